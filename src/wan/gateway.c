@@ -44,9 +44,12 @@
 #define GATEWAY_QUIET_NS UINT64_C(200000000)
 /** An event that is no host's: the gateway was stopped, and goes on. */
 #define GATEWAY_CONTINUED UINT_MAX
+/** Somebody asks; askers follow, downwards. */
+#define GATEWAY_ASKED (UINT_MAX - 1)
 
 struct gateway {
-    const struct poise_wan_topology *topology;
+    struct poise_wan_topology *topology;
+    struct wan_control control;
     const int *ports;
     enum wan_port *kinds;  /* [topology->hosts], owned */
     unsigned char *buffer; /* one to read into, one to write from; owned */
@@ -310,12 +313,66 @@ static int gateway_open(struct gateway *g)
             return poise_error_set(errno, "watch a tunnel", NULL, NULL);
         }
     }
+    struct epoll_event asked = {.events = EPOLLIN, .data.u32 = GATEWAY_ASKED};
+    if (g->control.listener >= 0 &&
+        epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->control.listener, &asked) < 0) {
+        return poise_error_set(errno, "watch the control socket", NULL, NULL);
+    }
     gateway_watch_itself(g);
     return 0;
 }
 
-int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
-                    struct poise_wan_counts *counts, const int *stop)
+/* Somebody came who has something to ask. */
+static void gateway_meet(struct gateway *g)
+{
+    int number = wan_control_come(&g->control);
+    if (number < 0) {
+        return;
+    }
+    struct epoll_event event = {
+        .events = EPOLLIN, .data.u32 = GATEWAY_ASKED - 1 - (unsigned)number};
+    if (epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->control.askers[number].fd,
+                  &event) < 0) {
+        close(g->control.askers[number].fd);
+        g->control.askers[number].fd = -1;
+    }
+}
+
+static void gateway_heed(struct gateway *g, unsigned event)
+{
+    if (event == GATEWAY_ASKED) {
+        gateway_meet(g);
+    } else if (event != GATEWAY_CONTINUED) {
+        if (event >= GATEWAY_ASKED - WAN_ASKERS) {
+            wan_control_hear(&g->control, GATEWAY_ASKED - 1 - event);
+        } else {
+            gateway_read(g, event);
+        }
+        gateway_deliver(g);
+    }
+}
+
+static void gateway_close(struct gateway *g)
+{
+    const int fds[] = {g->epoll, g->awake, g->continued, g->schedstat};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    for (unsigned i = 0; i < WAN_ASKERS; i++) {
+        if (g->control.askers[i].fd >= 0) {
+            close(g->control.askers[i].fd);
+        }
+    }
+    free(g->kinds);
+    free(g->buffer);
+    wan_lines_free(&g->lines);
+}
+
+int wan_gateway_run(struct poise_wan_topology *topology, const int *ports,
+                    int listener, struct poise_wan_counts *counts,
+                    const int *stop)
 {
     struct gateway g = {
         .topology = topology,
@@ -324,13 +381,19 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
         .awake = -1,
         .continued = -1,
         .schedstat = -1,
+        .control = {.topology = topology, .listener = listener},
     };
     struct epoll_event events[GATEWAY_EVENTS];
+    for (unsigned i = 0; i < WAN_ASKERS; i++) {
+        g.control.askers[i].fd = -1;
+    }
     int code = wan_lines_create(topology, counts, poise_clock_ns(),
                                 poise_rng_next(poise_rng_current()), &g.lines);
     if (code == 0) {
         code = gateway_open(&g);
     }
+    g.control.lines = &g.lines;
+    g.control.buffer = g.buffer;
     /* Sleeps end within a microsecond or so of their time, not fifty. */
     prctl(PR_SET_TIMERSLACK, 1UL);
     while (code == 0 && !__atomic_load_n(stop, __ATOMIC_RELAXED)) {
@@ -342,27 +405,9 @@ int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
         gateway_stay_awake(&g,
                            count > 0 || wan_lines_due(&g.lines) != UINT64_MAX);
         for (int i = 0; code == 0 && i < count; i++) {
-            if (events[i].data.u32 == GATEWAY_CONTINUED) {
-                continue;
-            }
-            gateway_read(&g, events[i].data.u32);
-            gateway_deliver(&g);
+            gateway_heed(&g, events[i].data.u32);
         }
     }
-    if (g.epoll >= 0) {
-        close(g.epoll);
-    }
-    if (g.awake >= 0) {
-        close(g.awake);
-    }
-    if (g.continued >= 0) {
-        close(g.continued);
-    }
-    if (g.schedstat >= 0) {
-        close(g.schedstat);
-    }
-    free(g.kinds);
-    free(g.buffer);
-    wan_lines_free(&g.lines);
+    gateway_close(&g);
     return code;
 }

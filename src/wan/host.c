@@ -320,7 +320,8 @@ void wan_short_slices(void)
 /* In a child: join, fork once more (so as to be in the new process space), run.
  * The process that waits outside learns of a failure by the socket, which a
  * successful exec closes. */
-static void exec_main(const int fds[SPACES], char *const *argv, int socket,
+static void exec_main(const int fds[SPACES], char *const *argv,
+                      char *const *environment, int socket,
                       const sigset_t *before)
 {
     struct word word = {0};
@@ -343,7 +344,7 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
         if (here && chdir(cwd) < 0) {
             failed(&word, "enter the working directory");
         } else {
-            execvp(argv[0], argv);
+            execvpe(argv[0], argv, environment);
             failed(&word, "run it");
         }
         send_word(socket, &word, -1);
@@ -358,6 +359,44 @@ static void exec_main(const int fds[SPACES], char *const *argv, int socket,
     _exit(await(child, 0));
 }
 
+/* That of this process, and what tells events of one host's clock from
+ * another's (poise/trace.h), since all of them have the same kernel. The last
+ * entry is owned. */
+static char **environment_of(const char *host)
+{
+    static const char name[] = "POISE_TRACE_CLOCK=";
+    size_t count = 0;
+    char *own = NULL;
+    while (environ[count]) {
+        count++;
+    }
+    char **out = poise_alloc(count + 2, sizeof *out);
+    if (!out || asprintf(&own, "%s%s", name, host) < 0) {
+        free(out);
+        return NULL;
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(environ[i], name, sizeof name - 1) != 0) {
+            out[kept++] = environ[i];
+        }
+    }
+    out[kept] = own;
+    return out;
+}
+
+static void environment_free(char **environment)
+{
+    size_t count = 0;
+    while (environment && environment[count]) {
+        count++;
+    }
+    if (count > 0) {
+        free(environment[count - 1]);
+    }
+    free(environment);
+}
+
 int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
                    char *const *argv, unsigned timeout_s, int *status)
 {
@@ -368,8 +407,11 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
     struct sigaction heed = {.sa_handler = SIG_DFL}, heeded;
     sigset_t blocked, before;
     struct word word = {0};
-    int code = spaces_open(there->pid, fds, there->name);
+    char **environment = environment_of(there->name);
+    int code =
+        environment ? spaces_open(there->pid, fds, there->name) : -ENOMEM;
     if (code < 0) {
+        environment_free(environment);
         return code;
     }
     sigemptyset(&blocked);
@@ -386,7 +428,7 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
     pid_t child = fork();
     if (child == 0) {
         close(sockets[0]);
-        exec_main(fds, argv, sockets[1], &before);
+        exec_main(fds, argv, environment, sockets[1], &before);
     }
     code = child < 0 ? poise_error_set(errno, "run on host", there->name, NULL)
                      : 0;
@@ -404,6 +446,7 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
     sigaction(SIGCHLD, &heeded, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
 close_spaces:
+    environment_free(environment);
     for (int i = 0; i < SPACES; i++) {
         if (fds[i] >= 0) {
             close(fds[i]);

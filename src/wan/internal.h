@@ -2,6 +2,7 @@
  * What the files of room wan share.
  *
  *   topology.c  the text of a topology
+ *   place.c     hosts: numbers, names, addresses
  *   tracefile.c latency and bandwidth over time
  *   mahimahi.c  opportunities to deliver a packet
  *   segment.c   what hosts send in one piece, and the packets in it
@@ -9,6 +10,7 @@
  *   effects.c   chance: loss, jitter, order, copies, wrong bits
  *   counts.c    how late packets were
  *   link.c      when a packet is due, and those that wait: no system calls
+ *   control.c   asking a gateway: other links, what goes over one
  *   gateway.c   packets from one descriptor to another, at their time
  *   device.c    the network device of a host: a tunnel, or a pair
  *   host.c      namespaces: making a host, running a command on it
@@ -189,6 +191,9 @@ struct wan_lines {
     uint64_t held_bytes, order;
     uint64_t start_ns;
     uint64_t unseen_ns; /* that packets may have waited which come now */
+    /* What comes to the end of a line is shown there, if it is not NULL. */
+    void (*tap)(void *arg, unsigned line, const struct wan_packet *packet);
+    void *tap_arg;
 };
 
 /** Lines for all that the topology has, which must stay. `seed` is for
@@ -230,6 +235,44 @@ uint64_t wan_deliveries_next(const struct poise_wan_deliveries *deliveries,
 
 /* ---- the gateway (gateway.c) -------------------------------------------- */
 
+/** The same as poise_wan_topology_parse; no_files: none are opened for it. */
+int wan_topology_parse(const char *text, size_t len, const char *path,
+                       bool no_files, struct poise_wan_topology *out);
+/** Change a link by a line "link ...", which is written into. -EINVAL: what is
+ * wrong, and nothing has changed, but for the first of two directions. */
+int wan_topology_change(struct poise_wan_topology *topology, char *line);
+
+/* ---- asking the gateway (control.c) ----------------------------------------
+ */
+
+/** The socket of a testbed's folder that its gateway listens to. */
+#define WAN_CONTROL "control"
+/** Who may ask at a time. */
+#define WAN_ASKERS 16
+#define WAN_ASK_BYTES 4096
+
+struct wan_control {
+    struct poise_wan_topology *topology;
+    struct wan_lines *lines;
+    int listener; /* or -1 */
+    struct wan_asker {
+        int fd;        /* or -1 */
+        bool captures; /* packets of two lines */
+        unsigned here, there;
+        uint64_t missed; /* since it did not read in time */
+    } askers[WAN_ASKERS];
+    unsigned char *buffer; /* [2 * WAN_SEGMENT_BYTES], borrowed */
+};
+/** Listen; its descriptor, non-blocking. */
+int wan_control_listen(const char *path);
+/** Someone came: the number of the asker, whose fd is to be watched; or -1. */
+int wan_control_come(struct wan_control *control);
+/** An asker says something, or is gone. */
+void wan_control_hear(struct wan_control *control, unsigned number);
+/** A packet came to the end of a line: for those that capture. */
+void wan_control_tap(void *control, unsigned line,
+                     const struct wan_packet *packet);
+
 /** The number of the host of an address, or UINT_MAX. */
 unsigned wan_host_of(const struct poise_wan_topology *topology,
                      uint32_t address);
@@ -242,10 +285,12 @@ void wan_address_six(uint32_t address, unsigned char out[16]);
 /**
  * Carry packets between `ports` ([topology->hosts] descriptors, non-blocking,
  * a whole packet a read) until *stop
- * (__atomic access) is not 0. `counts` is [sites²].
+ * (__atomic access) is not 0. `counts` is [sites²]. Who asks at `listener`
+ * (wan_control_listen, or -1) is answered.
  */
-int wan_gateway_run(const struct poise_wan_topology *topology, const int *ports,
-                    struct poise_wan_counts *counts, const int *stop);
+int wan_gateway_run(struct poise_wan_topology *topology, const int *ports,
+                    int listener, struct poise_wan_counts *counts,
+                    const int *stop);
 
 /* ---- devices (device.c) ------------------------------------------------- */
 

@@ -615,6 +615,9 @@ static bool go_on(struct wan_lines *lines, struct wan_line *line,
         count(&line->counts->packets, 1);
         count(&line->counts->bytes, packet->bytes);
     }
+    if (lines->tap && !line->port) {
+        lines->tap(lines->tap_arg, (unsigned)(line - lines->lines), packet);
+    }
     struct wan_line *next = path_next(lines, packet);
     if (next) {
         line_put(lines, next, due, packet);

@@ -6,6 +6,7 @@
  *   counts  struct poise_wan_counts [sites * sites], mapped by the gateway
  *   hosts   what hosts see as /etc/hosts
  *   sites   which site each host is of, for POISE_SITES
+ *   control a socket: who asks the gateway to change links
  *   log     why the gateway ended, if it did by itself
  *   agent-* what 'poise wan run' gives launchers in place of ssh
  *
@@ -526,23 +527,28 @@ static void gateway_hurry(void)
 
 /* The gateway's own life; returns only if something goes wrong. */
 static void gateway_live(const char *folder,
-                         const struct poise_wan_topology *topology, int word)
+                         struct poise_wan_topology *topology, int word)
 {
     struct poise_wan_counts *counts = NULL;
     struct wan_host *hosts = poise_alloc(topology->hosts, sizeof *hosts);
     int *ports = poise_alloc(topology->hosts, sizeof *ports);
+    struct poise_buf text = {0}, path = {0};
     static const int never = 0;
+    int listener = -1;
     int code = hosts && ports
                    ? gateway_prepare(folder, topology, hosts, ports, &counts)
                    : -ENOMEM;
+    if (code == 0) {
+        listener = wan_control_listen(file_of(folder, WAN_CONTROL, &path));
+        code = listener < 0 ? listener : 0;
+    }
     report(word, code);
     close(word);
     if (code < 0) {
         return;
     }
     gateway_hurry();
-    code = wan_gateway_run(topology, ports, counts, &never);
-    struct poise_buf text = {0}, path = {0};
+    code = wan_gateway_run(topology, ports, listener, counts, &never);
     poise_error_format(poise_error_last(), &text);
     int fd = open(file_of(folder, "log", &path), O_WRONLY | O_CREAT | O_CLOEXEC,
                   0600);
@@ -552,7 +558,7 @@ static void gateway_live(const char *folder,
 
 /* In a child: detach from the caller, and become the gateway. */
 static void gateway_start(const char *folder,
-                          const struct poise_wan_topology *topology, int word,
+                          struct poise_wan_topology *topology, int word,
                           int lock)
 {
     setsid();

@@ -1,4 +1,4 @@
-/* The text of a topology, and the numbers and names that follow from it. */
+/* The text of a topology, and the ways that packets take. */
 #include "internal.h"
 
 #include <errno.h>
@@ -17,8 +17,10 @@ struct reading {
     const char *path;
     unsigned line;
     struct poise_wan_topology topology;
-    struct poise_wan_link fallback; /* of "default" */
-    bool no_files;                  /* none are opened */
+    struct poise_wan_link fallback;       /* of "default" */
+    unsigned lines[POISE_WAN_SITES_MOST]; /* of sites and routers */
+    bool no_files;                        /* none are opened */
+    bool no_new; /* links that are there are changed, and nothing else */
 };
 
 int wan_line_error(const char *path, unsigned line, const char *fmt, ...)
@@ -353,7 +355,7 @@ static struct poise_wan_site *site_add(struct reading *r, const char *name,
         *code = poise_error_set(ENOMEM, "read", r->path, NULL);
         return NULL;
     }
-    t->count++;
+    r->lines[t->count++] = r->line;
     *code = 0;
     return site;
 }
@@ -467,6 +469,14 @@ static int read_link(struct reading *r, char **rest)
                               "the site",
                               names[0]);
     }
+    for (int i = 0; r->no_new && i < 2 - one_way; i++) {
+        if (!t->links[(unsigned)sites[i] * t->count + (unsigned)sites[!i]]
+                 .set) {
+            return wan_line_error(r->path, r->line,
+                                  "no link leads from '%s' to '%s'", names[i],
+                                  names[!i]);
+        }
+    }
     int code = links_reserve(r);
     char *extras = NULL;
     if (code == 0 && (code = read_delay(r, rest, &link)) == 0) {
@@ -510,11 +520,14 @@ static int read_line(struct reading *r, char *text)
     if (!word) {
         return 0;
     }
-    if (strcmp(word, "site") == 0) {
-        return read_site(r, &rest);
-    }
     if (strcmp(word, "link") == 0) {
         return read_link(r, &rest);
+    }
+    if (r->no_new) {
+        return wan_line_error(r->path, r->line, "'%s' is not 'link'", word);
+    }
+    if (strcmp(word, "site") == 0) {
+        return read_site(r, &rest);
     }
     if (strcmp(word, "default") == 0) {
         return read_default(r, &rest);
@@ -599,10 +612,10 @@ static int finish(struct reading *r)
             continue;
         }
         if (!r->fallback.set) {
-            return poise_error_set(EINVAL, "read", r->path,
-                                   "no link leads from '%s' to '%s', and "
-                                   "there is no 'default'",
-                                   t->sites[from].name, t->sites[to].name);
+            return wan_line_error(r->path, r->lines[from > to ? from : to],
+                                  "no link leads from '%s' to '%s', and there "
+                                  "is no 'default'",
+                                  t->sites[from].name, t->sites[to].name);
         }
         t->links[i] = r->fallback;
         t->next[i] = (unsigned char)to;
@@ -610,10 +623,20 @@ static int finish(struct reading *r)
     return code;
 }
 
-int poise_wan_topology_parse(const char *text, size_t len, const char *path,
-                             struct poise_wan_topology *out)
+int wan_topology_change(struct poise_wan_topology *topology, char *line)
 {
-    struct reading r = {.path = path};
+    struct reading r = {.path = "change",
+                        .line = 1,
+                        .topology = *topology,
+                        .no_files = true,
+                        .no_new = true};
+    return read_line(&r, line);
+}
+
+int wan_topology_parse(const char *text, size_t len, const char *path,
+                       bool no_files, struct poise_wan_topology *out)
+{
+    struct reading r = {.path = path, .no_files = no_files};
     char *copy = poise_alloc(len + 1, 1);
     int code = copy ? 0 : -ENOMEM;
     if (copy) {
@@ -644,6 +667,12 @@ int poise_wan_topology_parse(const char *text, size_t len, const char *path,
     }
     *out = r.topology;
     return 0;
+}
+
+int poise_wan_topology_parse(const char *text, size_t len, const char *path,
+                             struct poise_wan_topology *out)
+{
+    return wan_topology_parse(text, len, path, false, out);
 }
 
 int poise_wan_topology_read(const char *path, struct poise_wan_topology *out)
@@ -686,108 +715,4 @@ void poise_wan_topology_free(struct poise_wan_topology *topology)
     free(topology->sites);
     free(topology->links);
     memset(topology, 0, sizeof *topology);
-}
-
-/* ---- hosts -------------------------------------------------------------- */
-
-#define NETWORK ((uint32_t)10 << 24 | 77u << 16)
-
-/* The site of a host, and its number there. */
-static unsigned place_of(const struct poise_wan_topology *topology,
-                         unsigned host, unsigned *number)
-{
-    unsigned site = 0;
-    while (site + 1 < topology->count && host >= topology->sites[site].hosts) {
-        host -= topology->sites[site++].hosts;
-    }
-    *number = host;
-    return site;
-}
-
-unsigned poise_wan_site_of(const struct poise_wan_topology *topology,
-                           unsigned host)
-{
-    unsigned number;
-    return place_of(topology, host, &number);
-}
-
-int poise_wan_host_name(const struct poise_wan_topology *topology,
-                        unsigned host, struct poise_buf *out)
-{
-    unsigned number;
-    unsigned site = place_of(topology, host, &number);
-    return poise_buf_printf(out, "%s%u", topology->sites[site].name, number);
-}
-
-void poise_wan_deal(const struct poise_wan_topology *topology, uint64_t ranks,
-                    uint64_t *slots)
-{
-    uint64_t left = ranks % topology->hosts;
-    for (unsigned i = 0; i < topology->hosts; i++) {
-        slots[i] = ranks / topology->hosts;
-    }
-    for (unsigned turn = 0; left > 0; turn++) {
-        unsigned first = 0;
-        for (unsigned site = 0; site < topology->count && left > 0; site++) {
-            if (turn < topology->sites[site].hosts) {
-                slots[first + turn]++;
-                left--;
-            }
-            first += topology->sites[site].hosts;
-        }
-    }
-}
-
-uint32_t poise_wan_host_address(const struct poise_wan_topology *topology,
-                                unsigned host)
-{
-    unsigned number;
-    unsigned site = place_of(topology, host, &number);
-    return NETWORK | (site + 1) << 8 | (number + 1);
-}
-
-unsigned wan_host_of(const struct poise_wan_topology *topology,
-                     uint32_t address)
-{
-    unsigned site = (address >> 8 & 0xff) - 1, number = (address & 0xff) - 1;
-    unsigned host = number;
-    if ((address & 0xffff0000) != NETWORK || site >= topology->count ||
-        number >= topology->sites[site].hosts) {
-        return UINT_MAX;
-    }
-    for (unsigned i = 0; i < site; i++) {
-        host += topology->sites[i].hosts;
-    }
-    return host;
-}
-
-unsigned wan_host_of_six(const struct poise_wan_topology *topology,
-                         const unsigned char address[16])
-{
-    static const unsigned char network[12] = {WAN_NETWORK_SIX};
-    if (memcmp(address, network, sizeof network) != 0 || address[12] ||
-        address[14]) {
-        return UINT_MAX;
-    }
-    return wan_host_of(topology,
-                       NETWORK | (unsigned)address[13] << 8 | address[15]);
-}
-
-void wan_address_six(uint32_t address, unsigned char out[16])
-{
-    static const unsigned char network[16] = {WAN_NETWORK_SIX};
-    memcpy(out, network, sizeof network);
-    out[13] = (unsigned char)(address >> 8);
-    out[15] = (unsigned char)address;
-}
-
-const struct poise_wan_link *
-poise_wan_link_of(const struct poise_wan_topology *topology, unsigned from,
-                  unsigned to)
-{
-    unsigned a = poise_wan_site_of(topology, from);
-    unsigned b = poise_wan_site_of(topology, to);
-    const struct poise_wan_link *link =
-        &topology->links[a * topology->count + b];
-    return a == b ? &topology->sites[a].lan : link->set ? link : NULL;
 }

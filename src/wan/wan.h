@@ -280,6 +280,23 @@ POISE_API void poise_wan_door_close(const char *path, int64_t door);
 POISE_API int poise_wan_door_ask(const char *path, const char *host,
                                  char *const *argv, int *status);
 
+/**
+ * Change a link of a testbed that is up, by a line as topologies have them
+ * ("link near far 30ms 1Mbit loss 2%"), without files. What is on its way stays
+ * so. -EINVAL: what is wrong with it, or there is no such link.
+ */
+POISE_API int poise_wan_change(const struct poise_wan_testbed *testbed,
+                               const char *line);
+/**
+ * Write what comes to the end of a link, in both directions, to `out` as a pcap
+ * file, until *stop is not 0 (looked at each second, and when a signal comes).
+ * `from` and `to` are sites or routers; the same one twice: its LAN. *missed:
+ * packets that came faster than they could be written.
+ */
+POISE_API int poise_wan_capture(const struct poise_wan_testbed *testbed,
+                                const char *from, const char *to, int out,
+                                const volatile int *stop, uint64_t *missed);
+
 /** Bytes that a host has sent into its tunnel, by the kernel's counters. */
 POISE_API int poise_wan_host_sent(const struct poise_wan_testbed *testbed,
                                   unsigned host, uint64_t *bytes);

@@ -22,6 +22,12 @@ int cli_wan_alive(const char *name, struct poise_wan_testbed **out);
 int cli_wan_exec_on(const struct poise_wan_testbed *testbed, unsigned host,
                     char **argv, unsigned timeout_s);
 
+/** Say the error; the exit code. */
+int cli_wan_fail(int code);
+
+/** The subcommands of link.c. */
+int cli_wan_link(const struct cli_wan *values, int argc, char **argv);
+int cli_wan_capture(const struct cli_wan *values, int argc, char **argv);
 /** The subcommands of run.c: 'run', and 'agent', which launchers call. */
 int cli_wan_run(const struct cli_wan *values, int argc, char **argv);
 int cli_wan_agent(const struct cli_wan *values, int argc, char **argv);

@@ -55,7 +55,8 @@ static const struct poise_option options[] = {
 const struct poise_command cli_wan_command = {
     .name = "wan",
     .operands = "up TOPOLOGY | down | status | exec HOST COMMAND... | "
-                "run COMMAND... | record HOST:PORT",
+                "run COMMAND... | link SITE SITE TIME RATE [MORE] | "
+                "capture SITE SITE FILE | record HOST:PORT",
     .summary = "emulate several clusters, far apart, on this machine",
     .description =
         "'up' makes a host of each line's hosts: namespaces with a network of "
@@ -63,7 +64,10 @@ const struct poise_command cli_wan_command = {
         "the topology says. 'exec' runs a command on one host, 'run' an MPI "
         "program over all of them, 'status' shows what each link carried and "
         "how late the gateway was, 'down' takes everything away, also what a "
-        "crash left. 'record' measures a real link and prints a trace for a "
+        "crash left. 'link' changes a link while all goes on, 'capture' writes "
+        "what comes to its ends into a pcap file until a signal ends it; the "
+        "same site twice is its LAN. 'record' measures a real link and prints "
+        "a trace for a "
         "topology.\n\n"
         "A topology is a text ('#' begins a comment):\n\n"
         "  site NAME HOSTS [lan TIME RATE [MORE]]\n"
@@ -100,6 +104,8 @@ const struct poise_command cli_wan_command = {
     .examples = "poise wan up nordic.wan\tmake the hosts\n"
                 "poise wan exec odense0 ping -c 3 tromso0\ta round trip\n"
                 "poise wan -n 8 run ./prog\tan MPI program over all sites\n"
+                "poise wan link odense tromso 40ms 1Mbit loss 2%\tworse from "
+                "now on\n"
                 "poise wan down\ttake it away\n",
     .exits = "0\tdone\n1\tsomething failed\n2\twrong use\n"
              "3\tthe machine lacks something\n"
@@ -110,7 +116,7 @@ const struct poise_command cli_wan_command = {
 
 /* ---- up, down, status --------------------------------------------------- */
 
-static int fail(int code)
+int cli_wan_fail(int code)
 {
     cli_say_error("wan");
     return code == -EINVAL                      ? CLI_WRONG_USE
@@ -125,7 +131,7 @@ static int wan_up(const struct cli_wan *values, int argc, char **argv)
         return CLI_WRONG_USE;
     }
     int code = poise_wan_up(values->name, argv[0]);
-    return code < 0 ? fail(code) : CLI_DONE;
+    return code < 0 ? cli_wan_fail(code) : CLI_DONE;
 }
 
 static int wan_down(const struct cli_wan *values, int argc, char **argv)
@@ -136,7 +142,7 @@ static int wan_down(const struct cli_wan *values, int argc, char **argv)
         return CLI_WRONG_USE;
     }
     int code = poise_wan_down(values->name);
-    return code < 0 ? fail(code) : CLI_DONE;
+    return code < 0 ? cli_wan_fail(code) : CLI_DONE;
 }
 
 static uint64_t load(const uint64_t *counter)
@@ -236,7 +242,7 @@ static int wan_status(const struct cli_wan *values, int argc, char **argv)
     }
     int code = poise_wan_open(values->name, &testbed);
     if (code < 0) {
-        return fail(code);
+        return cli_wan_fail(code);
     }
     (values->json ? status_json : status_text)(testbed, &out);
     code = cli_write("wan", &out);
@@ -308,7 +314,7 @@ static int wan_record(const struct cli_wan *values, int argc, char **argv)
     char host[256];
     if (values->answer && argc == 0) {
         int code = poise_wan_answer(values->answer);
-        return code < 0 ? fail(code) : CLI_DONE;
+        return code < 0 ? cli_wan_fail(code) : CLI_DONE;
     }
     const char *colon = argc == 1 ? strrchr(argv[0], ':') : NULL;
     if (!colon || (size_t)(colon - argv[0]) >= sizeof host) {
@@ -320,7 +326,7 @@ static int wan_record(const struct cli_wan *values, int argc, char **argv)
     int code = poise_wan_record(host, colon + 1, &how, &out);
     int written = cli_write("wan", &out);
     poise_buf_free(&out);
-    return code < 0 ? fail(code) : written;
+    return code < 0 ? cli_wan_fail(code) : written;
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -331,6 +337,7 @@ static const struct {
     bool wraps; /* the words behind are somebody else's */
 } verbs[] = {{"up", wan_up, false},         {"down", wan_down, false},
              {"status", wan_status, false}, {"exec", wan_exec, true},
+             {"link", cli_wan_link, false}, {"capture", cli_wan_capture, false},
              {"run", cli_wan_run, true},    {"record", wan_record, false},
              {"agent", cli_wan_agent, true}};
 enum { VERBS = sizeof verbs / sizeof *verbs };
@@ -361,8 +368,8 @@ int cli_wan(int argc, char **argv)
         return exit_code;
     }
     if (first == ours) {
-        cli_say("wan", "a subcommand is missing: up, down, status, exec, run "
-                       "or record");
+        cli_say("wan", "a subcommand is missing: up, down, status, exec, "
+                       "run, link, capture or record");
         return CLI_WRONG_USE;
     }
     for (int v = 0; v < VERBS; v++) {

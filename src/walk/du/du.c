@@ -55,15 +55,17 @@ static int describe_roots(const struct du_run *run, struct poise_buf *out)
     for (size_t i = 0; i < walk->root_count; i++) {
         struct statx st = {0};
         poise_buf_reset(&name);
-        if (run->options->dereference_roots) {
+        bool excluded =
+            du_excluded(run->options, walk->roots[i], strlen(walk->roots[i]));
+        if (excluded) { /* whatever it is, and if it is not there */
+            poise_buf_append(&name, "/", sizeof "/");
+        } else if (run->options->dereference_roots) {
             resolve_root(walk->roots[i], &name);
         } else {
             poise_buf_append(&name, walk->roots[i], strlen(walk->roots[i]) + 1);
         }
         /* One that is left out counts for no other. */
-        bool known = name.error == 0 &&
-                     !du_excluded(run->options, walk->roots[i],
-                                  strlen(walk->roots[i])) &&
+        bool known = name.error == 0 && !excluded &&
                      poise_file_statx(AT_FDCWD, name.data, AT_SYMLINK_NOFOLLOW,
                                       STATX_INO, &st) == 0;
         poise_buf_blob(out, name.data, name.len);

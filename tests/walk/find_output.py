@@ -55,6 +55,8 @@ class FindOutput(unittest.TestCase):
         "t -printf %p-%d\\n -exec echo x ; -name 1 -prune",
         "t -exec false ; -o -print",
         "-L t -exec echo {} ;",
+        "-L t -empty -exec echo {} ; -o -name link -print",
+        "-H t/link t -maxdepth 0 -not -empty -exec echo {} ;",
         "t -type d -exec mkdir {}/n{} ; -o -print",
         "t -type d -exec sh -c :>{}/new ; -print -o -print",
         "t -type f -links 2 -delete -print",

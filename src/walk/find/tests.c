@@ -274,7 +274,8 @@ static bool is_empty_directory(struct find_state *state)
     if (!find_dirfd(state, &dirfd)) {
         return false;
     }
-    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+    int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
+    flags |= find_follows(state) ? 0 : O_NOFOLLOW;
     int fd = openat(dirfd, state->entry->name, flags);
     if (fd < 0) {
         find_complain(state, -errno, "open directory");

@@ -109,6 +109,10 @@ POISE_API void poise_walk_chunks_set(struct poise_walk_entry *entry,
  * after the other, in their order, where others would only be in the way. */
 POISE_API void poise_walk_chunks_alone(struct poise_walk_entry *entry);
 
+/** With read_ahead: the callback may have changed something in the tree. What
+ * was read ahead until now is looked at again. */
+POISE_API void poise_walk_changed(const struct poise_walk_entry *entry);
+
 /** Bits that whoever works on a directory or a file in chunks leaves for its
  * `leave`, on whichever rank that is called: the bitwise or of all. Through
  * poise_walk_self in chunk or leave, or on entry->dir in any callback. Some may
@@ -195,6 +199,22 @@ enum poise_walk_order {
     POISE_WALK_ORDER_NAME, /**< so, but each directory's by name (strcoll) */
 };
 
+/** Whether threads read coming directories, and the metadata wanted of what is
+ * in them, before a walk in an order comes to them: bits. */
+enum poise_walk_ahead {
+    POISE_WALK_AHEAD = 1, /**< where reading is slow, 0.1 ms a directory; one
+                               thread more than the pool's (of one: none), at
+                               most 32 directories of 1 MiB each and, of the
+                               descriptors, half or 32. Callbacks call
+                               poise_walk_changed. Not where links are followed
+                               everywhere */
+    POISE_WALK_AHEAD_ASK = 2,   /**< some may not be entered in the end: nothing
+                                     is mounted automatically for them */
+    POISE_WALK_AHEAD_ATIME = 4, /**< times of access are looked at: they are
+                                     set when the walk comes there; what is
+                                     not one's own is not read ahead */
+};
+
 struct poise_walk_options {
     const char *const *roots; /**< operands; the same on all ranks */
     size_t root_count;
@@ -213,6 +233,7 @@ struct poise_walk_options {
     bool max_depth_is_zero;
     enum poise_walk_follow follow;
     enum poise_walk_order order;
+    unsigned read_ahead;  /**< enum poise_walk_ahead; 0: not */
     unsigned descriptors; /**< how many to keep open; 0: from RLIMIT */
     int roots_fd;         /**< > 0: a descriptor of the directory that relative
                                operands lead from, borrowed; not with a checkpoint.

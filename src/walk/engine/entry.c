@@ -52,6 +52,12 @@ static void count_error(struct walk_worker *w)
     }
 }
 
+void poise_walk_changed(const struct poise_walk_entry *entry)
+{
+    struct walk *walk = view_of(entry)->w->walk;
+    __atomic_fetch_add(&walk->changes, 1, __ATOMIC_RELAXED);
+}
+
 void walk_entry_failed(const struct poise_walk_entry *entry)
 {
     count_error(view_of(entry)->w);
@@ -116,6 +122,11 @@ void walk_view_end(struct walk_view *view)
 
 int walk_view_stat(struct walk_view *view, unsigned mask)
 {
+    if (view->ready != 0 && (mask & ~view->ready) == 0) {
+        view->have = mask;
+        return 0;
+    }
+    view->ready = 0;
     int fd = view_fd(view);
     if (fd < 0 && fd != AT_FDCWD) {
         return fd;

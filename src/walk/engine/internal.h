@@ -3,7 +3,8 @@
  * descriptors, the reader of one range, and the state of one run.
  *
  * Who calls whom: run.c (one run over a pool) -> read.c (a task: a range of
- * one directory; ordered.c: all of them in an order) or chunks.c (one of a
+ * one directory; ordered.c: all of them in an order, with listing.c and the
+ * threads of ahead.c) or chunks.c (one of a
  * file) -> entry.c (what callbacks may ask) -> descriptors.c -> dir.c (chains
  * of names). pack.c turns tasks into bytes and back, leave.c counts what is
  * still to come below a directory, waiting.c knows those that wait for
@@ -14,12 +15,15 @@
 
 #include <poise/walk.h>
 
+#include <dirent.h>
 #include <pthread.h>
 
 /** Set in the environment of a benchmark or a test, it makes one task of each
  * entry instead of one of each directory: the paper's central scheme (tree-walk
  * II.B), to compare with. Not for users. */
 #define WALK_SINGLE_ENTRIES "POISE_WALK_SINGLE_ENTRIES"
+/** Set in the environment of a test: read ahead also where that is quick. */
+#define WALK_READ_AHEAD "POISE_WALK_READ_AHEAD"
 
 /** The position behind the last entry of any directory. Positions are the
  * d_off of the entry before; nothing can follow the largest off_t. */
@@ -181,8 +185,9 @@ struct walk_view {
     bool paired; /* twin_fd is the counterpart's, pinned */
     int twin_fd;
     bool linked; /* it, or a directory above it, was a link that was followed */
-    bool prefixed; /* the worker's prefix is the path of entry.dir */
-    unsigned have; /* fields asked for that are in stx */
+    bool prefixed;  /* the worker's prefix is the path of entry.dir */
+    unsigned have;  /* fields asked for that are in stx */
+    unsigned ready; /* fields that are in stx before anybody asks */
     struct statx *stx;
 };
 
@@ -270,6 +275,8 @@ struct walk {
     struct walk_unpack unpack;
     struct walk_worker *workers;
     unsigned worker_count;
+    unsigned readers; /* threads that may read ahead */
+    uint64_t changes; /* __atomic: poise_walk_changed was called so often */
     uint64_t slow_ticks, poll_ticks, commit_ticks, split_ticks;
     uint64_t loaded_entries, loaded_errors; /* of a resumed checkpoint */
 };
@@ -344,6 +351,72 @@ int walk_prepare(struct walk_view *view, unsigned char d_type);
 /** Whether `dir` or a directory above it is this one. */
 bool walk_is_loop(struct walk_worker *w, struct poise_walk_dir *dir,
                   uint64_t dev, uint64_t ino);
+
+/* ---- listing.c ---------------------------------------------------------- */
+
+/** A directory's entries, or a part of them, in the order of visits. */
+struct walk_listing {
+    struct poise_buf records; /* of dirent64, as the kernel packs them */
+    size_t *entries;          /* [count + 1]: where in `records` */
+    size_t count;
+    uint64_t next; /* position of the next part; WALK_END: there is none */
+};
+static inline const struct dirent64 *
+walk_listing_entry(const struct walk_listing *listing, size_t index)
+{
+    return (const void *)(listing->records.data + listing->entries[index]);
+}
+/** Replace it by what `fd` gives next. `buffer`: [WALK_BUFFER_BYTES]. *failed:
+ * 0, or why the rest could not be read. -EFBIG: at least `bytes_most`. Negative
+ * errno, not recorded. */
+int walk_listing_read(struct walk_listing *listing, int fd, bool by_name,
+                      size_t bytes_most, char *buffer, int *failed);
+void walk_listing_free(struct walk_listing *listing);
+
+/* ---- ahead.c ------------------------------------------------------------ */
+
+/** The threads that read ahead; where on the way to the entry in hand they look
+ * for coming directories; a directory that was read, or is being read. */
+struct walk_ahead;
+struct walk_place;
+struct walk_node;
+
+/** What was read ahead of a directory: all of it is the caller's. */
+struct walk_found {
+    struct walk_listing listing;
+    struct statx *stats; /* [listing.count], or NULL; one that could not be had
+                            has the mask 0 */
+    struct walk_place *place;
+    uint64_t dev, ino, changes;
+    int fd;
+};
+
+/** NULL: nothing is to be read ahead, or cannot be. All else but walk_ahead_use
+ * takes NULL for it. For one thread. */
+struct walk_ahead *walk_ahead_create(struct walk *walk);
+/** Ends the threads; to be called before the last places are left. */
+void walk_ahead_stop(struct walk_ahead *ahead);
+void walk_ahead_destroy(struct walk_ahead *ahead);
+/** A directory took so long to be opened and read. */
+void walk_ahead_took(struct walk_ahead *ahead, uint64_t ticks);
+/** The walk goes into a directory that was not read ahead, whose `listing`
+ * stays as it is until the place is left. NULL: nothing is to be read ahead
+ * there. */
+struct walk_place *walk_ahead_enter(struct walk_ahead *ahead,
+                                    struct poise_walk_dir *dir,
+                                    const struct walk_listing *listing);
+/** The last place that was entered; NULL does nothing. */
+void walk_ahead_leave(struct walk_ahead *ahead, struct walk_place *place);
+/** The directory at this index of the listing, which the walk comes to now;
+ * NULL if it was not begun. To be dropped or used. */
+struct walk_node *walk_ahead_take(struct walk_ahead *ahead,
+                                  struct walk_place *place, size_t index);
+void walk_ahead_drop(struct walk_ahead *ahead, struct walk_node *node);
+/** Take over what was read ahead of `dir`, and go into it. False if that is
+ * nothing, or may be another than is there now. */
+bool walk_ahead_use(struct walk_ahead *ahead, struct walk_node *node,
+                    struct walk_worker *w, struct poise_walk_dir *dir,
+                    struct walk_found *out);
 
 /* ---- ordered.c ---------------------------------------------------------- */
 

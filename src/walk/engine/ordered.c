@@ -1,163 +1,55 @@
 /*
- * The walk in an order: one worker reads and visits all, depth first, each
- * directory's entries as the directory has them or by name.
- *
- * The order of directories is that of fts(3) as GNU find uses it: at most
- * 100,000 entries are read at a time, before anything of them is visited, and
- * where there are more than 10,000 of them they are sorted by inode, but on
- * file systems where that gains nothing. What callbacks do below a directory is
- * seen there, since it is read when its turn comes.
+ * The walk in an order: one worker visits all, depth first, each directory's
+ * entries as listing.c has them. What callbacks do below a directory is seen
+ * there, since it is read when its turn comes; or before, by the threads of
+ * ahead.c, which knows when that is the same.
  */
 #include "internal.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#ifndef CIFS_SUPER_MAGIC
-#define CIFS_SUPER_MAGIC 0xFF534D42
-#endif
-
-enum {
-    ORDERED_BATCH = 100000, /* entries read at a time, unless sorted by name */
-    ORDERED_SORT = 10000,   /* more are sorted by inode */
-    ORDERED_COMMIT = 256,   /* entries between commits, for progress */
-};
+enum { ORDERED_COMMIT = 256 /* entries between commits, for progress */ };
 
 /* A directory on the way to the entry in hand. */
 struct ordered_level {
     struct poise_walk_dir *dir; /* one reference */
-    struct poise_buf records;   /* of dirent64, as the kernel packs them */
-    size_t *entries;            /* where in `records`, in order of visits */
-    size_t count, at;
-    uint64_t next; /* position of the next batch; WALK_END: there is none */
+    struct walk_listing listing;
+    size_t at;                /* the next entry of it */
+    struct walk_place *place; /* what is read ahead below it; NULL: nothing */
+    struct statx *stats;      /* [listing.count], read ahead; NULL: none */
+    uint64_t changes;         /* that stats know of */
 };
 
 struct ordered {
     struct walk_worker *w;
     struct ordered_level *levels;
     size_t depth, cap;
-    unsigned fresh; /* entries since the last commit */
+    unsigned fresh;           /* entries since the last commit */
+    struct walk_ahead *ahead; /* NULL: nothing is read ahead */
 };
 
-static const struct dirent64 *level_entry(const struct ordered_level *level,
-                                          size_t index)
-{
-    return (const void *)(level->records.data + level->entries[index]);
-}
-
 /* ---- reading ------------------------------------------------------------ */
-
-static bool ordered_is_dots(const char *name)
-{
-    return name[0] == '.' &&
-           (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
-}
-
-/* Take over the records of one call; true: the batch is full. */
-static bool level_take(struct ordered_level *level, const char *buffer,
-                       size_t len, size_t most)
-{
-    for (size_t pos = 0; pos < len;) {
-        const struct dirent64 *d = (const void *)(buffer + pos);
-        pos += d->d_reclen;
-        if (ordered_is_dots(d->d_name)) {
-            continue;
-        }
-        poise_buf_append(&level->records, d, d->d_reclen);
-        if (++level->count == most) {
-            level->next = (uint64_t)d->d_off;
-            return true;
-        }
-    }
-    return false;
-}
-
-static int compare_inodes(const void *a, const void *b, void *records)
-{
-    const size_t *x = a, *y = b;
-    const struct dirent64 *p = (const void *)((char *)records + *x);
-    const struct dirent64 *q = (const void *)((char *)records + *y);
-    if (p->d_ino != q->d_ino) {
-        return p->d_ino < q->d_ino ? -1 : 1;
-    }
-    return (*x > *y) - (*x < *y);
-}
-
-static int compare_names(const void *a, const void *b, void *records)
-{
-    const size_t *x = a, *y = b;
-    const struct dirent64 *p = (const void *)((char *)records + *x);
-    const struct dirent64 *q = (const void *)((char *)records + *y);
-    int order = strcoll(p->d_name, q->d_name);
-    return order != 0 ? order : strcmp(p->d_name, q->d_name);
-}
-
-static bool sorting_pays(int fd)
-{
-    struct statfs fs;
-    if (fstatfs(fd, &fs) != 0) {
-        return true;
-    }
-    unsigned type = (unsigned)fs.f_type;
-    return type != TMPFS_MAGIC && type != NFS_SUPER_MAGIC &&
-           type != (unsigned)CIFS_SUPER_MAGIC;
-}
-
-static int level_sort(const struct ordered *o, struct ordered_level *level,
-                      int fd)
-{
-    bool by_name = o->w->walk->options.order == POISE_WALK_ORDER_NAME;
-    free(level->entries);
-    level->entries = poise_alloc(level->count + 1, sizeof *level->entries);
-    if (!level->entries) {
-        return -ENOMEM;
-    }
-    size_t n = 0;
-    for (size_t pos = 0; n < level->count; n++) {
-        const struct dirent64 *d = (const void *)(level->records.data + pos);
-        level->entries[n] = pos;
-        pos += d->d_reclen;
-    }
-    if (by_name || (n > ORDERED_SORT && sorting_pays(fd))) {
-        qsort_r(level->entries, n, sizeof *level->entries,
-                by_name ? compare_names : compare_inodes, level->records.data);
-    }
-    return 0;
-}
 
 /* Fill the level with its next batch; `fd` stands where that begins. */
 static int level_read(struct ordered *o, struct ordered_level *level, int fd)
 {
     struct walk_worker *w = o->w;
     bool by_name = w->walk->options.order == POISE_WALK_ORDER_NAME;
-    size_t most = by_name ? SIZE_MAX : ORDERED_BATCH;
     uint64_t start = poise_clock_ticks();
-    ssize_t n;
-    poise_buf_reset(&level->records);
-    level->count = level->at = 0;
-    level->next = WALK_END;
-    do {
-        n = poise_file_getdents(fd, w->buffer, WALK_BUFFER_BYTES);
-    } while (n > 0 && !level_take(level, w->buffer, (size_t)n, most));
+    int failed;
+    level->at = 0;
+    int code = walk_listing_read(&level->listing, fd, by_name, SIZE_MAX,
+                                 w->buffer, &failed);
     w->profile.readdir += poise_clock_ticks() - start;
-    if (level->records.error) {
-        return level->records.error;
+    if (code == 0 && failed < 0) {
+        code = walk_report(w, failed, "read directory", level->dir, NULL, NULL);
     }
-    if (n < 0 && n != -ENOENT) { /* -ENOENT: removed while it was open */
-        int code =
-            walk_report(w, (int)n, "read directory", level->dir, NULL, NULL);
-        if (code != 0) {
-            return code;
-        }
-    }
-    return level_sort(o, level, fd);
+    return code;
 }
 
 /* Open the directory of the level: its descriptor, for the cache to keep, or
@@ -195,13 +87,59 @@ static int level_open(struct ordered *o, struct ordered_level *level, int *code)
     return fd;
 }
 
-/* The first batch of a directory that is entered; takes over the reference. */
-static int ordered_push(struct ordered *o, struct poise_walk_dir *dir)
+/* What was read ahead of the directory of the level; false: nothing of use. */
+static bool level_use(struct ordered *o, struct ordered_level *level,
+                      struct walk_node *node)
+{
+    struct walk_found found;
+    struct poise_walk_dir *dir = level->dir;
+    if (!node || !walk_ahead_use(o->ahead, node, o->w, dir, &found)) {
+        return false;
+    }
+    dir->dev = found.dev;
+    dir->ino = found.ino;
+    dir->verified = true;
+    level->listing = found.listing;
+    level->stats = found.stats;
+    level->changes = found.changes;
+    level->place = found.place;
+    walk_fd_publish(&o->w->walk->fds, dir, found.fd);
+    walk_fd_unpin(dir);
+    return true;
+}
+
+/* Open and read the directory of the level. */
+static int level_begin(struct ordered *o, struct ordered_level *level)
+{
+    uint64_t start = poise_clock_ticks();
+    int code = 0;
+    int fd = level_open(o, level, &code);
+    if (fd < 0) {
+        return code;
+    }
+    code = level_read(o, level, fd);
+    int open = walk_fd_publish(&o->w->walk->fds, level->dir, fd);
+    walk_fd_unpin(level->dir);
+    if (open != fd) {
+        close(fd);
+    }
+    if (o->ahead && code == 0) {
+        walk_ahead_took(o->ahead, poise_clock_ticks() - start);
+        level->place = walk_ahead_enter(o->ahead, level->dir, &level->listing);
+    }
+    return code;
+}
+
+/* The first batch of a directory that is entered; takes over the reference, and
+ * what was read ahead. */
+static int ordered_push(struct ordered *o, struct poise_walk_dir *dir,
+                        struct walk_node *node)
 {
     if (o->depth == o->cap) {
         size_t cap = o->cap ? 2 * o->cap : 32;
         void *levels = poise_realloc(o->levels, cap, sizeof *o->levels);
         if (!levels) {
+            walk_ahead_drop(o->ahead, node);
             walk_dir_unref(&o->w->walk->fds, dir);
             return -ENOMEM;
         }
@@ -209,20 +147,9 @@ static int ordered_push(struct ordered *o, struct poise_walk_dir *dir)
         o->cap = cap;
     }
     struct ordered_level *level = &o->levels[o->depth++];
-    *level = (struct ordered_level){.dir = dir, .next = WALK_END};
+    *level = (struct ordered_level){.dir = dir, .listing = {.next = WALK_END}};
     o->w->prefix_of = NULL;
-    int code = 0;
-    int fd = level_open(o, level, &code);
-    if (fd < 0) {
-        return code;
-    }
-    code = level_read(o, level, fd);
-    int open = walk_fd_publish(&o->w->walk->fds, dir, fd);
-    walk_fd_unpin(dir);
-    if (open != fd) {
-        close(fd);
-    }
-    return code;
+    return level_use(o, level, node) ? 0 : level_begin(o, level);
 }
 
 /* A directory of more than one batch: the next one. */
@@ -230,7 +157,11 @@ static int ordered_continue(struct ordered *o, struct ordered_level *level)
 {
     struct walk_worker *w = o->w;
     struct walk_fds *fds = &w->walk->fds;
-    uint64_t from = level->next;
+    uint64_t from = level->listing.next;
+    walk_ahead_leave(o->ahead, level->place);
+    level->place = NULL;
+    free(level->stats);
+    level->stats = NULL;
     int pinned = walk_fd_pin(fds, level->dir, &w->chain);
     int fd = pinned < 0 ? pinned : walk_fd_again(fds, pinned);
     if (pinned >= 0) {
@@ -241,18 +172,22 @@ static int ordered_continue(struct ordered *o, struct ordered_level *level)
         fd = -errno;
     }
     if (fd < 0) {
-        level->next = WALK_END;
+        level->listing.next = WALK_END;
         return walk_report(w, fd, "read directory", level->dir, NULL, NULL);
     }
     int code = level_read(o, level, fd);
     close(fd);
+    if (o->ahead && code == 0) {
+        level->place = walk_ahead_enter(o->ahead, level->dir, &level->listing);
+    }
     return code;
 }
 
 static void level_free(struct ordered *o, struct ordered_level *level)
 {
-    poise_buf_free(&level->records);
-    free(level->entries);
+    walk_ahead_leave(o->ahead, level->place);
+    free(level->stats);
+    walk_listing_free(&level->listing);
     walk_dir_unref(&o->w->walk->fds, level->dir);
 }
 
@@ -288,7 +223,8 @@ static int ordered_pause(struct ordered *o, const void *task, size_t len)
 static int ordered_entry(struct ordered *o, struct ordered_level *level)
 {
     struct walk_worker *w = o->w;
-    const struct dirent64 *d = level_entry(level, level->at++);
+    size_t at = level->at++;
+    const struct dirent64 *d = walk_listing_entry(&level->listing, at);
     struct walk_view view = {.entry = {.name = d->d_name,
                                        .name_len = strlen(d->d_name),
                                        .dir = level->dir,
@@ -302,6 +238,11 @@ static int ordered_entry(struct ordered *o, struct ordered_level *level)
                              .prefixed = true,
                              .stx = &w->stx};
     struct poise_walk_dir *child = NULL;
+    struct walk_node *node = NULL;
+    if (level->stats && level->changes == w->walk->changes) {
+        view.stx = &level->stats[at];
+        view.ready = level->stats[at].stx_mask;
+    }
     int code = walk_prepare(&view, d->d_type);
     if (code == 0) {
         int answer = walk_visit(&view);
@@ -314,27 +255,28 @@ static int ordered_entry(struct ordered *o, struct ordered_level *level)
         code = w->verdict; /* gone, or not to be visited: reported */
     }
     walk_view_end(&view);
-    if (!child) {
-        return code;
+    if (level->place && view.entry.type == DT_DIR) {
+        node = walk_ahead_take(o->ahead, level->place, at);
     }
-    if (code != 0) {
-        walk_dir_unref(&w->walk->fds, child);
-        return code;
+    if (child && code == 0) {
+        return ordered_push(o, child, node);
     }
-    return ordered_push(o, child);
+    walk_ahead_drop(o->ahead, node);
+    walk_dir_unref(&w->walk->fds, child);
+    return code;
 }
 
 /* Everything below an operand. */
 static int ordered_tree(struct ordered *o, struct poise_walk_dir *root,
                         const void *task, size_t len)
 {
-    int code = ordered_push(o, root);
+    int code = ordered_push(o, root, NULL);
     while (code == 0 && o->depth > 0) {
         struct ordered_level *level = &o->levels[o->depth - 1];
-        if (level->at < level->count) {
+        if (level->at < level->listing.count) {
             code = ordered_entry(o, level);
             code = code == 0 ? ordered_pause(o, task, len) : code;
-        } else if (level->next != WALK_END) {
+        } else if (level->listing.next != WALK_END) {
             code = ordered_continue(o, level);
         } else {
             code = ordered_pop(o);
@@ -345,7 +287,7 @@ static int ordered_tree(struct ordered *o, struct poise_walk_dir *root,
 
 int walk_run_ordered(struct walk_worker *w, const void *task, size_t len)
 {
-    struct ordered o = {.w = w};
+    struct ordered o = {.w = w, .ahead = walk_ahead_create(w->walk)};
     int code = 0;
     for (unsigned i = 0; i < w->walk->options.root_count && code == 0; i++) {
         struct poise_walk_dir *root;
@@ -355,9 +297,11 @@ int walk_run_ordered(struct walk_worker *w, const void *task, size_t len)
             code = ordered_tree(&o, root, task, len);
         }
     }
+    walk_ahead_stop(o.ahead);
     while (o.depth > 0) {
         level_free(&o, &o.levels[--o.depth]);
     }
     free(o.levels);
+    walk_ahead_destroy(o.ahead);
     return code == 1 ? 0 : code;
 }

@@ -390,6 +390,7 @@ static int walk_init(struct walk *walk)
         pool->threads_max > pool->threads ? pool->threads_max : pool->threads;
     unsigned workers = most > 0 ? most : 1;
     if (walk->options.order != POISE_WALK_ORDER_ANY) {
+        walk->readers = workers > 1 ? workers : 0;
         most = pool->threads = pool->threads_max = 1;
         workers = 1;
     }

@@ -74,6 +74,7 @@ bool find_delete(struct find_state *state, const struct find_node *node)
     }
     int flags = entry->type == DT_DIR ? AT_REMOVEDIR : 0;
     if (unlinkat(dirfd, entry->name, flags) == 0) {
+        state->changed = true;
         return true;
     }
     if (errno == ENOENT && state->find->ignore_race) {

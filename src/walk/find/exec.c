@@ -224,6 +224,7 @@ static bool run_command(struct find_state *state, char **argv, int dirfd,
     if (ends[0] >= 0) {
         close(ends[0]);
     }
+    state->changed |= code == 0;
     return code == 0 && await(state, argv[0], pid);
 }
 

@@ -260,6 +260,7 @@ struct find_state {
     const struct poise_walk_entry *entry;
     bool prune, quit;
     bool dirs_wait; /* batches of -execdir hold paths */
+    bool changed;   /* the tree, perhaps: the walk was not told yet */
     uint32_t depth; /* of the entry before */
     int error;      /* negative errno: the run must end */
     int failed;     /* negative errno: something of this entry is not known */

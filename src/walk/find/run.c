@@ -316,6 +316,16 @@ void find_state_begin(struct find_state *state,
     state->failed = 0;
 }
 
+/* A command was run, or something was deleted. */
+static void tell_changes(struct find_state *state,
+                         const struct poise_walk_entry *entry)
+{
+    if (state->changed) {
+        poise_walk_changed(entry);
+        state->changed = false;
+    }
+}
+
 static int evaluate(const struct poise_walk_entry *entry, struct find_run *run)
 {
     struct find_state *state = state_of(run, entry->worker);
@@ -333,6 +343,7 @@ static int evaluate(const struct poise_walk_entry *entry, struct find_run *run)
         state->error = code < 0 ? code : 0;
     }
     state->entry = NULL;
+    tell_changes(state, entry);
     if (state->error < 0) {
         return state->error;
     }
@@ -353,6 +364,7 @@ static void change_depth(const struct poise_walk_entry *entry,
     }
     if (state->dirs_wait && state->depth != entry->depth) {
         find_exec_finish(state, true);
+        tell_changes(state, entry);
     }
     state->depth = entry->depth;
 }
@@ -571,6 +583,13 @@ static int do_walk(struct find_run *run, struct poise_world *world,
     if (!run->alone) {
         return poise_walk_run(world, &walk, &hooks, result);
     }
+    /* Whatever a command may see counts, too. */
+    walk.read_ahead =
+        POISE_WALK_AHEAD |
+        (find->has_prune || find->has_quit ? POISE_WALK_AHEAD_ASK : 0) |
+        ((find->mask & STATX_ATIME) != 0 || find->exec_count > 0
+             ? POISE_WALK_AHEAD_ATIME
+             : 0);
     walk.order = run->options->sorted ? POISE_WALK_ORDER_NAME
                                       : POISE_WALK_ORDER_DIRECTORY;
     return walk_alone(world, &walk, &hooks, result);

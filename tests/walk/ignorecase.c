@@ -3,9 +3,14 @@
  * program that uses *at() calls can tell: preloaded, it looks up each name in
  * the directories below $IGNORECASE as such a file system would, and passes on
  * the name that is stored. For tests, which can so do without mounting one.
+ *
+ * With $IGNORECASE_INODES set its inode numbers are those of a FUSE file system
+ * that has none of its own: each spelling has another one, and directories list
+ * none.
  */
 #undef _FILE_OFFSET_BITS
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -82,9 +87,29 @@ int fstatat64(int dirfd, const char *restrict name, struct stat64 *restrict st,
               int flags)
 {
     char stored[NAME_MAX + 1];
+    const char *found = fold(dirfd, name, stored);
+    int result = (int)syscall(SYS_newfstatat, dirfd, found, st, flags);
 
-    return (int)syscall(SYS_newfstatat, dirfd, fold(dirfd, name, stored), st,
-                        flags);
+    if (result == 0 && getenv("IGNORECASE_INODES") &&
+        strcmp(found, name) != 0) {
+        st->st_ino ^= (ino64_t)1 << 40;
+    }
+    return result;
+}
+
+struct dirent64 *readdir64(DIR *dir)
+{
+    static struct dirent64 *(*real)(DIR * dir);
+    struct dirent64 *d;
+
+    if (!real) {
+        *(void **)&real = dlsym(RTLD_NEXT, "readdir64");
+    }
+    d = real(dir);
+    if (d && getenv("IGNORECASE_INODES") && is_below(dirfd(dir))) {
+        d->d_ino = 0xffffffff;
+    }
+    return d;
 }
 
 int statx(int dirfd, const char *restrict name, int flags, unsigned mask,

@@ -26,8 +26,9 @@ static bool swap_case(const char *name, char out[NAME_MAX + 1])
     return letters;
 }
 
-/* The name under which the directory itself has this inode: "" if it has
- * `name`, too, or none of them. */
+/* The other spelling that the directory lists of `name`; "" if it lists `name`
+ * itself. Inode numbers only help where letters are not ASCII's: many a FUSE
+ * file system lists none, or makes up one for each spelling. */
 static int stored_name(int dirfd, const char *name, uint64_t ino,
                        char out[NAME_MAX + 1])
 {
@@ -47,7 +48,8 @@ static int stored_name(int dirfd, const char *name, uint64_t ino,
             out[0] = 0;
             break;
         }
-        if (d->d_ino == ino && strcasecmp(d->d_name, name) == 0) {
+        if (strcasecmp(d->d_name, name) == 0 ||
+            (d->d_ino == ino && out[0] == 0)) {
             strcpy(out, d->d_name);
         }
     }
@@ -62,9 +64,10 @@ int copy_clash(struct copy_worker *w, int dirfd, const char *name,
     struct stat st;
     int from;
 
+    /* Where it is not there with all letters the other way round the case
+     * matters; else the list of the directory tells. */
     if (!w->entry->dir || !swap_case(name, other) ||
-        fstatat(dirfd, other, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-        st.st_ino != there->st_ino || st.st_dev != there->st_dev) {
+        fstatat(dirfd, other, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         return 0;
     }
     if (stored_name(dirfd, name, there->st_ino, other) < 0 || other[0] == 0) {

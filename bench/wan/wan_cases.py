@@ -198,6 +198,85 @@ def transfers(options):
         "gateway late, mean us", "worst us", "dropped"], rows)]
 
 
+# Asked for: words of the link, packets, gap in us, bytes; and what should come
+# of it: median and 99 % of the delay in ms, Mbit/s, lost, behind a later one.
+FIDELITY = [
+    ("1 ms", "1ms unlimited", 2000, 1000, 64, (1, 1), None, 0, 0),
+    ("20 ms", "20ms unlimited", 2000, 1000, 64, (20, 20), None, 0, 0),
+    ("20 ms, jitter in [0, 10 ms]", "20ms unlimited jitter 10ms order any",
+     4000, 1000, 64, (25, 29.9), None, 0, None),
+    ("20 ms, normal jitter of 2 ms",
+     "20ms unlimited jitter 2ms distribution normal order any", 4000, 1000,
+     64, (20, 24.65), None, 0, None),
+    ("1 ms, 10 Mbit/s", "1ms 10Mbit queue 8M", 1000, 100, 1222, None, 10, 0,
+     0),
+    ("1 ms, 100 Mbit/s", "1ms 100Mbit queue 8M", 5000, 50, 1222, None, 100, 0,
+     0),
+    ("5 ms, 5 % lost", "5ms unlimited loss 5%", 5000, 500, 64, (5, 5), None,
+     0.05, 0),
+    ("5 ms, bursts of 4, 3.85 % lost", "5ms unlimited gemodel 1%,25%", 10000,
+     300, 64, (5, 5), None, 0.0385, 0),
+    ("5 ms, 10 % do not wait", "5ms unlimited reorder 10%", 4000, 1000, 64,
+     (5, 5), None, 0, None),
+]
+
+
+def one_way(bed, words):
+    """Send datagrams from a0 to b0: the receiver's figures."""
+    bed.port += 1
+    server = bed.serve("b0", built("oneway"), "serve", str(bed.port))
+    bed.start("a0", built("oneway"), "b0", str(bed.port),
+              *map(str, words)).communicate()
+    line = server.communicate()[0]
+    return [float(word) for word in line.split()]
+
+
+def fidelity(options):
+    """What was asked for, and what came of it, quiet and beside a load."""
+    tables = []
+    for name, load in (("quiet", 0), ("beside two processes a core that "
+                                      "compute", 2 * (os.cpu_count() or 1))):
+        busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"])
+                for _ in range(load)]
+        rows = []
+        try:
+            for title, link, count, gap, size, wait, mbit, lost, behind in \
+                    FIDELITY:
+                with Bed("site a 1\nsite b 1\nseed 42\n"
+                         f"link a -> b {link}\n"
+                         "link b -> a 1ms unlimited\n") as bed:
+                    got = one_way(bed, (count, gap, size))
+                    status = json.loads(subprocess.run(
+                        bed.wan + ["--json", "status"], check=True,
+                        capture_output=True, text=True).stdout)
+                way = next(one for one in status["links"]
+                           if (one["from"], one["to"]) == ("a", "b"))
+                share = 100 * way["late_ns"] / (way["delay_ns"] or 1)
+                rows.append([
+                    title,
+                    "-" if not wait else f"{wait[0]:g} / {wait[1]:g}",
+                    f"{got[5] / 1e3:.3f} / {got[6] / 1e3:.3f}",
+                    "-" if not mbit else f"{mbit} : {got[8] / 1e6:.2f}",
+                    f"{100 * lost:g} : {100 * got[1] / count:.2f}",
+                    ("-" if behind is None else f"{100 * behind:g}") +
+                    f" : {100 * got[2] / count:.2f}",
+                    f"{way['late_p50_ns'] / 1e3:.0f} / "
+                    f"{way['late_p99_ns'] / 1e3:.0f}",
+                    f"{share:.2f} %" + (", invalid" if share > 10 else "")])
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        tables.append(Table(
+            f"Asked for and measured, one-way datagrams, {name}",
+            ["link", "asked: 50 / 99 % ms", "measured", "Mbit/s asked : is",
+             "% lost asked : is", "% overtaken asked : is",
+             "gateway late, 50 / 99 % us", "late, of the delay"], rows,
+            "Hosts share a clock, so delays are one-way; they include waking "
+            "up the receiver."))
+    return tables
+
+
 # ---- collectives over it ----------------------------------------------------------
 
 def sites_file(folder, names):
@@ -338,7 +417,7 @@ def sor(options):
                   "which costs two crossings whatever the allreduce does.")]
 
 
-CASES = {"wan-precision": precision, "wan-sizes": sizes, "wan-links": links,
+CASES = {"wan-precision": precision, "wan-fidelity": fidelity, "wan-sizes": sizes, "wan-links": links,
          "wan-transfers": transfers, "wan-allreduce": allreduce,
          "wan-placements": placements, "wan-noise": noise,
          "wan-replay": replay, "wan-sor": sor}

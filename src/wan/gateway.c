@@ -323,7 +323,7 @@ static int gateway_open(struct gateway *g)
 }
 
 /* Somebody came who has something to ask. */
-static void gateway_meet(struct gateway *g)
+static void gateway_admit(struct gateway *g)
 {
     int number = wan_control_come(&g->control);
     if (number < 0) {
@@ -341,7 +341,7 @@ static void gateway_meet(struct gateway *g)
 static void gateway_heed(struct gateway *g, unsigned event)
 {
     if (event == GATEWAY_ASKED) {
-        gateway_meet(g);
+        gateway_admit(g);
     } else if (event != GATEWAY_CONTINUED) {
         if (event >= GATEWAY_ASKED - WAN_ASKERS) {
             wan_control_hear(&g->control, GATEWAY_ASKED - 1 - event);

@@ -80,6 +80,10 @@ static int run(const struct cli_flow *flow, int argc, char **argv)
     struct poise_flow_options run_options = cli_flow_options(flow);
     struct poise_flow_stats stats = {0};
     int (*begin)(int, char **, struct poise_flow_program *) = NULL;
+    int traced = cli_trace_begin("desync run", (int)flow->nodes + 1);
+    if (traced != CLI_DONE) {
+        return traced;
+    }
     int code = load(argv[0], &begin);
     if (code == 0) {
         code = begin(argc, argv, &program);
@@ -99,6 +103,7 @@ static int run(const struct cli_flow *flow, int argc, char **argv)
         status = cli_fail("desync run", finished);
     }
     poise_flow_stats_free(&stats);
+    cli_trace_end();
     return status;
 }
 

@@ -444,9 +444,15 @@ int cli_send(int argc, char **argv)
         cli_say("send", "what, and where to?");
         return CLI_WRONG_USE;
     }
+    exit_code = cli_trace_begin("send", 1);
+    if (exit_code != CLI_DONE) {
+        poise_strings_free(&values.also);
+        return exit_code;
+    }
     cli_catch_signals();
     exit_code = (values.also.count > 0 ? run_several : run)(
         &values, (const char *const *)argv + first, (size_t)(argc - first));
+    cli_trace_end();
     poise_strings_free(&values.also);
     return exit_code;
 }

@@ -204,6 +204,11 @@ int poise_trace_create(const char *path,
     if (!trace || !rings) {
         goto free_trace;
     }
+    trace->path = path ? strdup(path) : NULL;
+    if (path && !trace->path) {
+        poise_error_set(ENOMEM, "create a trace", path, NULL);
+        goto free_trace;
+    }
     code = fd = make_file(path, layout.head_bytes);
     if (code < 0) {
         goto free_trace;
@@ -226,6 +231,9 @@ unlink_file:
         unlink(path);
     }
 free_trace:
+    if (trace) {
+        free(trace->path);
+    }
     free(rings);
     free(trace);
     return code;
@@ -244,6 +252,9 @@ void poise_trace_stop(struct poise_trace *trace)
 {
     /* Global: what is kept for ever should not look lost. */
     static struct poise_trace *stopped;
+    if (!trace) {
+        return;
+    }
     if (__atomic_load_n(&poise_trace_in_force, __ATOMIC_RELAXED) == trace) {
         poise_trace_use(NULL);
     }
@@ -271,5 +282,6 @@ void poise_trace_destroy(struct poise_trace *trace)
     }
     munmap(head, head->head_bytes);
     free(trace->rings);
+    free(trace->path);
     free(trace);
 }

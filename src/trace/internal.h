@@ -88,6 +88,7 @@ struct poise_trace {
     uint32_t made;       /* numbers of rings given out; __atomic */
     uint32_t next_look;  /* where to look for rings of ended threads */
     uint32_t next_place; /* the same for collectors; __atomic */
+    char *path;          /* owned; NULL: none */
     int fd;              /* of the file; the program may have closed it */
     dev_t device;
     ino_t inode;

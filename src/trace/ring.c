@@ -255,9 +255,42 @@ void poise_trace_name(const char *name)
 
 /* ---- the process -------------------------------------------------------- */
 
+/* In a child of fork: what was in force when it was made. */
+static struct poise_trace *ring_before_fork;
+
 static void in_child(void)
 {
-    __atomic_store_n(&poise_trace_in_force, NULL, __ATOMIC_RELAXED);
+    ring_before_fork =
+        __atomic_exchange_n(&poise_trace_in_force, NULL, __ATOMIC_RELAXED);
+}
+
+int poise_trace_child(int rank)
+{
+    struct poise_trace *parent = ring_before_fork, *mine = NULL;
+    struct poise_buf name = {0};
+    if (!parent || !parent->path) {
+        return 0;
+    }
+    const struct trace_head *head = parent->head;
+    struct poise_trace_options options = {
+        .session = {head->session[0], head->session[1]},
+        .rank = rank,
+        .size = rank < head->size ? head->size : rank + 1,
+        .capacity = (unsigned)head->capacity,
+        .rings_max = head->rings_max,
+        .program = head->program,
+    };
+    poise_buf_printf(&name, "%s.%d", parent->path, rank);
+    int code = name.error;
+    if (code == 0) {
+        code = poise_trace_create(poise_buf_str(&name), &options, &mine);
+    }
+    poise_buf_free(&name);
+    if (code == 0) {
+        ring_before_fork = NULL;
+        poise_trace_use(mine);
+    }
+    return code;
 }
 
 static void watch_forks(void)

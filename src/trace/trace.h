@@ -165,8 +165,15 @@ POISE_API struct poise_trace *poise_trace_use(struct poise_trace *trace);
 
 /** End a trace that other threads may still record into: it is not in force any
  * more, its file says that it ended in order, and its memory stays mapped as
- * long as the process lives. Instead of poise_trace_destroy. */
+ * long as the process lives. Instead of poise_trace_destroy; NULL is allowed.
+ */
 POISE_API void poise_trace_stop(struct poise_trace *trace);
+
+/** In a child of fork, before it starts threads: record as `rank` of the
+ * session that was in force when it was made, in a file of its own, PATH.rank.
+ * Nothing if none was, or it had no path. Errors of poise_trace_create; the
+ * child goes on unrecorded then. */
+POISE_API int poise_trace_child(int rank);
 
 /** Describe a type of one's own. Returns its number (POISE_TRACE_USER and up);
  * the same number for an equal type. -ENOSPC: 192 are there; -EINVAL: the

@@ -133,6 +133,15 @@ const char *cli_standard_input(const char *path);
 int cli_standard_output(const char *name, bool json, const char **first,
                         const char **second, struct cli_standard *to);
 
+/* ---- events ------------------------------------------------------------- */
+
+/** Begin the session of events that POISE_TRACE asks for, in a command without
+ * a world, which has `size` processes: CLI_DONE, or the exit code with the
+ * reason printed. */
+int cli_trace_begin(const char *name, int size);
+/** End the one that is in force, if any. */
+void cli_trace_end(void);
+
 /* ---- signals ------------------------------------------------------------ */
 
 /** The signal that asked a command which called cli_catch_signals to end; 0:

@@ -216,6 +216,12 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
         after.cells && (changes || !(values->report || values->flow.json))
             ? 0
             : -ENOMEM;
+    if (code == 0 &&
+        cli_trace_begin("solve", (int)values->flow.nodes + 1) != CLI_DONE) {
+        cli_plate_free(&after);
+        free(changes);
+        return CLI_PARTLY;
+    }
     if (code == 0) {
         code = poise_flow_heat_run(heat, &run_options, after.cells, changes,
                                    &stats);
@@ -224,6 +230,7 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
     const struct cli_solve_outcome run = {in,   before, &after,
                                           heat, &stats, changes};
     int status = code < 0 ? cli_fail("solve", code) : tell(values, &run);
+    cli_trace_end();
     poise_flow_stats_free(&stats);
     cli_plate_free(&after);
     free(changes);

@@ -11,6 +11,8 @@
  */
 #include "internal.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,12 +273,26 @@ static void note_buckets(struct sort_run *run,
     result->mean_bytes = result->buckets > 0 ? mean / result->buckets : 0;
 }
 
+/* Passes as they are recorded. */
+enum { PASS_SAMPLE, PASS_DISTRIBUTE, PASS_FINISH };
+
+static uint64_t record_pass(const struct sort_run *run, uint64_t pass,
+                            uint64_t began)
+{
+    struct poise_trace_ring *ring = poise_trace_ring();
+    uint64_t now = poise_trace_ticks(ring);
+    poise_trace_put(ring, POISE_TRACE_PASS, pass, began ? began : now, now,
+                    run->result.items_in, run->result.bytes_in);
+    return now;
+}
+
 static int passes(struct sort_run *run)
 {
     struct sort_buckets buckets = {0};
     struct sort_source source = {0};
     struct sort_splitters splitters;
     uint64_t begin = poise_clock_ns(), sampled = begin, distributed = begin;
+    uint64_t ticks = poise_trace_ticks(poise_trace_ring());
     int code = extmem_agree(run->world, sort_source_open(run, NULL, &source));
 
     if (code < 0) {
@@ -286,6 +302,7 @@ static int passes(struct sort_run *run)
     code = sort_splitters_make(&source, run->plan.buckets,
                                run->plan.sample_reads, &splitters);
     sampled = poise_clock_ns();
+    ticks = record_pass(run, PASS_SAMPLE, ticks);
     if (code == 0) {
         code = sort_distribute(run, &source, &splitters, &buckets);
         sort_splitters_free(&splitters);
@@ -298,10 +315,12 @@ static int passes(struct sort_run *run)
         code = extmem_agree(run->world, split_large(run, &buckets));
     }
     distributed = poise_clock_ns();
+    ticks = record_pass(run, PASS_DISTRIBUTE, ticks);
     if (code == 0) {
         note_buckets(run, &buckets);
         code = extmem_agree(run->world, sort_finish(run, &buckets));
     }
+    record_pass(run, PASS_FINISH, ticks);
     sort_buckets_free(&buckets);
     run->result.sample_ns = sampled - begin;
     run->result.distribute_ns = distributed - sampled;

@@ -1,6 +1,8 @@
 /* Starting and ending the processes of nodes. */
 #include "internal.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -48,7 +50,10 @@ int map_spawn(struct map *map, unsigned id)
             _exit(1);
         }
         close_all(map);
-        _exit(flow_server_run(map->job, map->options, id, &call));
+        poise_trace_child((int)id + 1);
+        int status = flow_server_run(map->job, map->options, id, &call);
+        poise_trace_stop(poise_trace_use(NULL));
+        _exit(status);
     }
     node->pid = pid;
     node->alive = true;

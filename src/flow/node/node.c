@@ -1,6 +1,8 @@
 /* Nodes: their life, their processors, and what is settled after each step. */
 #include "internal.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +206,16 @@ static struct poise_flow_task *task_next(struct flow_node *node)
     return NULL;
 }
 
+/* A block of a version as one number: 20 bits of each of its indices. */
+static uint64_t block_number(const struct poise_flow_address *address)
+{
+    uint64_t number = 0;
+    for (int i = 0; i < POISE_FLOW_DIMS_MOST; i++) {
+        number = number << 20 | ((uint64_t)address->index[i] & 0xfffff);
+    }
+    return number;
+}
+
 /* One task, from ready to done. */
 static int task_run(struct flow_node *node, struct poise_flow_task *task)
 {
@@ -216,10 +228,14 @@ static int task_run(struct flow_node *node, struct poise_flow_task *task)
     }
     pthread_mutex_unlock(&node->lock);
 
-    uint64_t began = poise_clock_ns();
+    struct poise_trace_ring *ring = poise_trace_ring();
+    uint64_t ticks = poise_trace_ticks(ring), began = poise_clock_ns();
     poise_error_clear();
     int code = app->compute(task, &task->address, shape, app->arg);
     uint64_t took = poise_clock_ns() - began;
+    poise_trace_put(ring, POISE_TRACE_BLOCK, (uint64_t)task->address.version,
+                    ticks, poise_trace_ticks(ring),
+                    block_number(&task->address), (uint64_t)-code);
     if (code == 0 && node->options->check > 0) {
         code = flow_check_compute(task);
     }

@@ -6,6 +6,8 @@
  */
 #include "internal.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,7 +368,8 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool bottom_up)
                                       .levels = 1,
                                       .bottom_up = bottom_up,
                                       .frontier = bfs->frontier_count};
-    uint64_t from = poise_clock_ns();
+    struct poise_trace_ring *ring = poise_trace_ring();
+    uint64_t ticks = poise_trace_ticks(ring), from = poise_clock_ns();
     int code = bfs_reserve_level(bfs);
     int step =
         bottom_up != bfs->in_bits ? bfs_switch(bfs, bottom_up, &level) : 0;
@@ -377,6 +380,8 @@ static int bfs_step(struct poise_graph_bfs *bfs, bool bottom_up)
         return code;
     }
     level.ns = poise_clock_ns() - from;
+    poise_trace_put(ring, POISE_TRACE_LEVEL, level.level, ticks,
+                    poise_trace_ticks(ring), level.frontier, level.edges);
     bfs->reached += level.found;
     bfs->depth += level.levels;
     bfs->levels[bfs->level_count++] = level;

@@ -1,6 +1,8 @@
 /* The sender's files: one after the other, as the receiver wants them. */
 #include "sender.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -103,6 +105,7 @@ static int begin(struct sender *sender)
     file->at = file->bytes = file->hash = 0;
     file->filled = 0;
     file->failed = false;
+    file->began = poise_trace_ticks(poise_trace_ring());
     poise_buf_reset(&file->path);
     if (want->dir) {
         code = sender_dir_path(want->dir, &file->path);
@@ -187,6 +190,11 @@ static int finish(struct sender *sender)
     if (code == 0) {
         code =
             say_end(sender, file->failed ? REMOTE_FILE_LACKS : REMOTE_FILE_IS);
+    }
+    if (file->began != 0) {
+        struct poise_trace_ring *ring = poise_trace_ring();
+        poise_trace_put(ring, POISE_TRACE_FILE, file->number++, file->began,
+                        poise_trace_ticks(ring), file->bytes, (uint64_t)-code);
     }
     return code;
 }

@@ -2,6 +2,8 @@
  * starts. */
 #include "internal.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -31,8 +33,11 @@ static int run(struct remote_transfer *transfer, bool is_sender)
             remote_report_note(transfer, poise_buf_str(&transfer->lacks_cache));
     }
     if (code == 0) {
+        uint64_t role = poise_trace_text(is_sender ? "send" : "receive");
+        poise_trace_event(POISE_TRACE_PHASE_BEGIN, 0, role, 0, 0);
         code = is_sender ? remote_sender_run(transfer)
                          : remote_receiver_run(transfer);
+        poise_trace_event(POISE_TRACE_PHASE_END, 0, role, 0, (uint64_t)-code);
         transfer->stats.peer = poise_dedup_peer_stats(channel->peer);
         transfer->stats.wire_bytes =
             transfer->stats.peer.wire_in + transfer->stats.peer.wire_out;

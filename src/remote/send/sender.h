@@ -64,6 +64,8 @@ struct sender_file {
     unsigned char *block;
     size_t filled;
     int64_t changed_ns; /* when it was, before it was read */
+    uint64_t began;     /* ticks, if it is recorded; else 0 */
+    uint64_t number;    /* of those that were recorded */
     struct poise_buf path;
 };
 

@@ -41,6 +41,8 @@
  */
 #include "internal.h"
 
+#include <poise/trace.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,9 +149,21 @@ static int context_read(struct contexts *all, struct context *context,
     return code;
 }
 
+/* That it went to disk or came back. */
+static void context_record(const struct context *context, uint64_t began,
+                           uint64_t bytes, bool in)
+{
+    struct poise_trace_ring *ring = poise_trace_ring();
+    if (began != 0) {
+        poise_trace_put(ring, POISE_TRACE_SWAP, (uint64_t)context->index, began,
+                        poise_trace_ticks(ring), bytes, in);
+    }
+}
+
 bool context_evict(struct contexts *all, struct context *context)
 {
     uint64_t bytes = 0, before = poise_clock_ns();
+    uint64_t began = poise_trace_ticks(poise_trace_ring());
 
     context->busy = true;
     context->is_prefetched = false;
@@ -160,6 +174,7 @@ bool context_evict(struct contexts *all, struct context *context)
     }
     pthread_mutex_lock(&all->lock);
     context_count(all, context, POISE_VRANK_SWAPPED_OUT, bytes, before);
+    context_record(context, began, bytes, false);
     all->sums.swapped_out += bytes;
     if (code == 0) {
         all->used_bytes -= context->heap.charged;
@@ -261,6 +276,7 @@ bool context_fill(struct contexts *all, struct context *context,
                   struct context *victim)
 {
     uint64_t bytes = 0, before = poise_clock_ns();
+    uint64_t began = poise_trace_ticks(poise_trace_ring());
 
     context->is_arriving = true;
     pthread_mutex_unlock(&all->lock);
@@ -277,6 +293,7 @@ bool context_fill(struct contexts *all, struct context *context,
     pthread_mutex_lock(&all->lock);
     context->is_arriving = false;
     context_count(all, context, POISE_VRANK_SWAPPED_IN, bytes, before);
+    context_record(context, began, bytes, true);
     all->sums.swapped_in += bytes;
     all->sums.swaps += bytes > 0;
     if (code == 0) {

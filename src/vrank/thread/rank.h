@@ -80,9 +80,10 @@ struct vrank_worker {
     struct vrank_exceptions *exceptions_at;
     struct vrank_exceptions no_exceptions; /* where there is no C++ */
     uint64_t switches;
-    uint64_t wakes; /* of its ranks, but by time; and polls that found
-                       something */
-    uint32_t cause; /* enum vrank_cause, of what it does */
+    uint64_t slice_ticks; /* since when its rank runs, if it is recorded */
+    uint64_t wakes;       /* of its ranks, but by time; and polls that found
+                             something */
+    uint32_t cause;       /* enum vrank_cause, of what it does */
     /* Ranks that only poll (poll.c). */
     uint64_t polls, polls_seen, polls_wakes;
     uint64_t poll_due, poll_cpu_ns; /* when to look, in ticks; then */

@@ -31,6 +31,8 @@
  */
 #include "internal.h"
 
+#include <poise/trace.h>
+
 #include <sched.h>
 #include <time.h>
 
@@ -302,12 +304,28 @@ static void sched_arrive(struct vrank *rank)
     }
 }
 
+/* That `from` ran, and whether it waits now. */
+static __attribute__((noinline)) void sched_record(struct vrank_worker *worker,
+                                                   const struct vrank *from)
+{
+    uint64_t now = poise_clock_ticks();
+    if (from != &worker->engine && worker->slice_ticks != 0) {
+        poise_trace_put(poise_trace_ring(), POISE_TRACE_RUN,
+                        (uint64_t)from->number, worker->slice_ticks, now,
+                        from->why != NULL, 0);
+    }
+    worker->slice_ticks = now;
+}
+
 /* `told` is a constant wherever this is inlined: the two questions whether
  * AddressSanitizer is there would cost a tenth of a switch. */
 static inline __attribute__((always_inline)) void
 sched_jump(struct vrank_worker *worker, struct vrank *from, struct vrank *to,
            bool told)
 {
+    if (poise_trace_is_on()) {
+        sched_record(worker, from);
+    }
     from->saved_errno = *worker->errno_at;
     from->exceptions = *worker->exceptions_at;
     poise_ctx_swap(to->ctx);

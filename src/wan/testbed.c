@@ -36,8 +36,8 @@
 #define STATE_VERSION 1
 enum { STATE_GATEWAY = 1, STATE_SITE, STATE_HOST };
 
-static const char *const files[] = {"state",         "counts", "hosts",
-                                    POISE_WAN_SITES, "log",    "lock"};
+static const char *const files[] = {
+    "state", "counts", "hosts", POISE_WAN_SITES, WAN_CONTROL, "log", "lock"};
 enum { FILES = sizeof files / sizeof *files };
 
 /** How long a killed gateway may take to be gone. */

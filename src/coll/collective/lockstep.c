@@ -12,7 +12,7 @@
 
 #include <string.h>
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #define LINE 64
@@ -60,8 +60,8 @@ static char *buffer_of(const struct poise_coll *coll, int rank, int half)
 }
 
 /* All ranks have arrived with their pieces; nobody still reads what was in the
- * other half before the last meeting. */
-static int meet(struct poise_coll *coll)
+ * other half before the last one. */
+static int barrier(struct poise_coll *coll)
 {
     return coll_barrier_pass(
         &coll->waiter, &coll_entry(coll, coll->plan.top[coll->rank])->barrier,
@@ -83,7 +83,7 @@ int coll_lockstep(struct poise_coll *coll, struct coll_call *call,
         if (own != in) {
             stream(own + at, piece, step);
         }
-        code = meet(coll);
+        code = barrier(coll);
         for (int i = 1; i < coll->size && code == 0; i++) {
             int rank = (coll->rank + i) % coll->size;
             stream((char *)out + (size_t)rank * bytes + at,

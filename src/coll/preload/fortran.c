@@ -222,9 +222,6 @@ ENTRY(finalize, FINALIZE, (MPI_Fint * err))
     *err = MPI_Finalize();
 }
 
-/* In this one mpi_f08 is a layer of its own above the entry. */
-#define SITE_ENTRIES(entry) entry(mpi_allreduce_f08_)
-
 #else
 
 /* The last argument may be left out. */
@@ -279,8 +276,6 @@ void mpi_finalize_f08_(MPI_Fint *err)
     tell(err, MPI_Finalize());
 }
 
-#define SITE_ENTRIES(entry) entry(mpi_allreduce_) entry(mpi_allreduce_f08ts_)
-
 #endif
 
 /* Where an allreduce was called, for entries that go on into another. All their
@@ -292,13 +287,40 @@ typedef void (*allreduce_fn)(void *in, void *out, void *count, void *type,
     EXPORT void name(void *in, void *out, void *count, void *type, void *op,   \
                      void *comm, void *err);                                   \
     void name(void *in, void *out, void *count, void *type, void *op,          \
-              void *comm, void *err)                                           \
-    {                                                                          \
-        allreduce_fn next;                                                     \
-        *(void **)&next = dlsym(RTLD_NEXT, #name);                             \
-        preload_site = __builtin_return_address(0);                            \
-        next(in, out, count, type, op, comm, err);                             \
-        preload_site = NULL;                                                   \
-    }
+              void *comm, void *err)
 
-SITE_ENTRIES(SITE_ENTRY)
+static allreduce_fn begin_site(const char *name, const void *site)
+{
+    allreduce_fn next;
+    *(void **)&next = dlsym(RTLD_NEXT, name);
+    preload_site = site;
+    return next;
+}
+
+#if defined(OPEN_MPI)
+
+/* Its mpi_f08 is a layer of its own above the entry. */
+SITE_ENTRY(mpi_allreduce_f08_)
+{
+    begin_site(__func__, __builtin_return_address(0))(in, out, count, type, op,
+                                                      comm, err);
+    preload_site = NULL;
+}
+
+#else
+
+SITE_ENTRY(mpi_allreduce_)
+{
+    begin_site(__func__, __builtin_return_address(0))(in, out, count, type, op,
+                                                      comm, err);
+    preload_site = NULL;
+}
+
+SITE_ENTRY(mpi_allreduce_f08ts_)
+{
+    begin_site(__func__, __builtin_return_address(0))(in, out, count, type, op,
+                                                      comm, err);
+    preload_site = NULL;
+}
+
+#endif

@@ -148,9 +148,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         return 0;
     }
     size_t cut = data[0] % len;
-    int fds[2] = {make(data + 1, cut, 0, paths[0], sizeof paths[0]),
-                  make(data + 1 + cut, len - 1 - cut, 1, paths[1],
-                       sizeof paths[1])};
+    int fds[2] = {
+        make(data + 1, cut, 0, paths[0], sizeof paths[0]),
+        make(data + 1 + cut, len - 1 - cut, 1, paths[1], sizeof paths[1])};
     if (poise_trace_session_open(names, 2, &session) == 0) {
         go_through(session);
         poise_trace_session_close(session);

@@ -30,6 +30,8 @@ struct capture_head {
     uint64_t missed;
 };
 #define HEAD_IN_FILE 16
+/** More than a socket holds. */
+#define CAPTURE_AFTER 4096
 
 static int control_address(const char *path, struct sockaddr_un *out)
 {
@@ -259,9 +261,15 @@ int poise_wan_capture(const struct poise_wan_testbed *testbed, const char *from,
                              : ask(testbed, poise_buf_str(&request), "begin");
     int code = fd < 0 ? fd : capture_begin(out);
     *missed = 0;
-    while (code == 0 && !*stop) {
+    /* What came before the stop is written, too. */
+    unsigned after = 0;
+    while (code == 0 && after <= CAPTURE_AFTER) {
         struct pollfd look = {.fd = fd, .events = POLLIN};
-        int ready = poll(&look, 1, 1000);
+        int ready = poll(&look, 1, *stop ? 0 : 1000);
+        if (*stop && ready <= 0) {
+            break;
+        }
+        after += *stop != 0;
         ssize_t got = ready > 0 ? recv(fd, packet, sizeof *packet, 0) : -1;
         if (ready > 0 && got <= 0) {
             code = poise_error_set(ECONNRESET, "capture packets of", from,

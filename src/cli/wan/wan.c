@@ -334,10 +334,10 @@ static int wan_record(const struct cli_wan *values, int argc, char **argv)
 static const struct {
     const char *name;
     int (*run)(const struct cli_wan *values, int argc, char **argv);
-    bool wraps; /* the words behind are somebody else's */
+    bool wraps; /* the words behind are no options of ours, such as '->' */
 } verbs[] = {{"up", wan_up, false},         {"down", wan_down, false},
              {"status", wan_status, false}, {"exec", wan_exec, true},
-             {"link", cli_wan_link, false}, {"capture", cli_wan_capture, false},
+             {"link", cli_wan_link, true},  {"capture", cli_wan_capture, false},
              {"run", cli_wan_run, true},    {"record", wan_record, false},
              {"agent", cli_wan_agent, true}};
 enum { VERBS = sizeof verbs / sizeof *verbs };

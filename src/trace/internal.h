@@ -26,6 +26,13 @@
 /* ids in the tables of types and collectors that are no ids */
 enum { TRACE_FREE = 0, TRACE_BUSY = -1 };
 
+/* A place is written while others may read it: what follows its id word by
+ * word, each after the one before, so that who sees the same id before and
+ * after has seen nothing of another place. */
+typedef uint32_t __attribute__((may_alias)) trace_word;
+enum { TRACE_PLACE_WORDS = sizeof(struct poise_trace_place) / 4 };
+_Static_assert(sizeof(struct poise_trace_place) % 4 == 0, "whole words");
+
 struct trace_snapshot {
     uint64_t ticks, ns;
     int64_t wall_ns;

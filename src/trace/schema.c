@@ -149,8 +149,11 @@ static void fill_place(struct trace_place *slot, uint32_t id,
     memset(mine.group_name, 0, sizeof mine.group_name);
     cut(mine.name, place->name, sizeof mine.name);
     cut(mine.group_name, place->group_name, sizeof mine.group_name);
-    memcpy((char *)&slot->place + sizeof id, (char *)&mine + sizeof id,
-           sizeof mine - sizeof id);
+    trace_word *to = (trace_word *)&slot->place;
+    const trace_word *from = (const trace_word *)&mine;
+    for (int i = 1; i < TRACE_PLACE_WORDS; i++) {
+        __atomic_store_n(&to[i], from[i], __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&slot->place.id, id, __ATOMIC_RELEASE);
 }
 

@@ -243,8 +243,12 @@ bool poise_trace_place(const struct poise_trace_view *view, uint32_t collector,
     if (__atomic_load_n(&slot->place.id, __ATOMIC_ACQUIRE) != collector) {
         return false;
     }
-    struct poise_trace_place place = slot->place;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    struct poise_trace_place place = {.id = collector};
+    trace_word *to = (trace_word *)&place;
+    const trace_word *from = (const trace_word *)&slot->place;
+    for (int i = 1; i < TRACE_PLACE_WORDS; i++) {
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+    }
     if (__atomic_load_n(&slot->place.id, __ATOMIC_RELAXED) != collector) {
         return false;
     }

@@ -63,8 +63,10 @@ enum {
     VRANK_WATCH_PROFILE = 4, /* where time goes */
     VRANK_WATCH_CLOCK = 8,   /* messages of other processes, by time */
     VRANK_WATCH_FIBERS = 16, /* AddressSanitizer wants to be told of stacks */
+    VRANK_WATCH_TRACE = 32,  /* a trace is in force since this worker began */
     VRANK_WATCH_NEXT = VRANK_WATCH_TURN | VRANK_WATCH_PROFILE |
-                       VRANK_WATCH_CLOCK | VRANK_WATCH_FIBERS,
+                       VRANK_WATCH_CLOCK | VRANK_WATCH_FIBERS |
+                       VRANK_WATCH_TRACE,
     VRANK_WATCH_READY = VRANK_WATCH_ORDER | VRANK_WATCH_PROFILE
 };
 

@@ -323,9 +323,6 @@ static inline __attribute__((always_inline)) void
 sched_jump(struct vrank_worker *worker, struct vrank *from, struct vrank *to,
            bool told)
 {
-    if (poise_trace_is_on()) {
-        sched_record(worker, from);
-    }
     from->saved_errno = *worker->errno_at;
     from->exceptions = *worker->exceptions_at;
     poise_ctx_swap(to->ctx);
@@ -350,6 +347,9 @@ sched_jump(struct vrank_worker *worker, struct vrank *from, struct vrank *to,
 static __attribute__((noinline)) void
 sched_switch(struct vrank_worker *worker, struct vrank *from, struct vrank *to)
 {
+    if ((worker->watch & VRANK_WATCH_TRACE) != 0) {
+        sched_record(worker, from);
+    }
     if ((worker->watch & VRANK_WATCH_FIBERS) != 0) {
         sched_jump(worker, from, to, true);
     } else {
@@ -634,6 +634,9 @@ static void sched_enter(struct vrank_worker *worker)
     struct vrank *engine = &worker->engine;
     engine->number = -1;
     pthread_attr_t attr;
+    if (poise_trace_is_on()) {
+        worker->watch |= VRANK_WATCH_TRACE;
+    }
     if (__sanitizer_start_switch_fiber != NULL) {
         worker->watch |= VRANK_WATCH_FIBERS;
         if (pthread_getattr_np(pthread_self(), &attr) == 0) {

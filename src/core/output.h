@@ -20,8 +20,8 @@
  * The temporary file has no name, where the file system knows such files:
  * nothing is left of it, however the process ends. Else, and for the moment of
  * the rename, it is called as what it replaces, with `.` + 16 hexadecimal
- * digits
- * + `.tmp` behind (of the name, 200 bytes at most).
+ * digits + `.tmp` behind (of the name, 200 bytes at most). What a killed
+ * process left under such a name the next output at the same path removes.
  */
 #ifndef POISE_OUTPUT_H
 #define POISE_OUTPUT_H

@@ -183,6 +183,44 @@ static void nothing_is_there_before_the_end(void **state)
     unlink("out");
 }
 
+/* A process that ends while it has an output; how it is called is then the
+ * next one's. */
+static void what_is_dead_is_removed(void **state)
+{
+    (void)state;
+    static const struct poise_output_options named = {.named = true};
+    struct poise_output *output, *second;
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(poise_output_open("out", &named, &output) != 0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_int_equal(entries("."), 2);
+    }
+    /* Those that live are left alone. */
+    assert_int_equal(poise_output_open("out", &named, &output), 0);
+    assert_int_equal(poise_output_open("out", &named, &second), 0);
+    assert_int_equal(entries("."), 3);
+    assert_int_equal(write(poise_output_fd(output), "first", 5), 5);
+    assert_int_equal(write(poise_output_fd(second), "second", 6), 6);
+    assert_int_equal(poise_output_commit(output, false), 0);
+    expect("out", "first");
+    assert_int_equal(poise_output_commit(second, false), 0);
+    expect("out", "second");
+    unlink("out");
+    /* Nor is what only looks like one. */
+    assert_int_equal(mkdir("out.0000000000000001.tmp", 0700), 0);
+    assert_int_equal(symlink("scratch", "out.0000000000000002.tmp"), 0);
+    assert_int_equal(put("out", &named, false), 0);
+    assert_int_equal(rmdir("out.0000000000000001.tmp"), 0);
+    assert_int_equal(unlink("out.0000000000000002.tmp"), 0);
+    assert_int_equal(entries("."), 2);
+    unlink("out");
+}
+
 static void modes_are_kept_or_made_narrower(void **state)
 {
     (void)state;
@@ -427,6 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_leave_one_or_the_other),
         cmocka_unit_test(nothing_is_there_before_the_end),
+        cmocka_unit_test(what_is_dead_is_removed),
         cmocka_unit_test(modes_are_kept_or_made_narrower),
         cmocka_unit_test(access_lists_are_kept),
         cmocka_unit_test(links_are_followed),

@@ -11,6 +11,12 @@
  * its maker's alone until it has its owner; then it gets the access list, then
  * the mode. A new file is made with its mode, by open(2), so that the umask or
  * the folder's default access list are applied by the kernel.
+ *
+ * A temporary file that has a name is locked by flock(2) until its process
+ * ends, however that ends. Names are tried in a fixed order, so the next output
+ * at the same path comes by what a killed one left: it can be locked, and is
+ * removed. Who makes a file and then finds that it has no name any more was
+ * taken for dead between making and locking it, and takes the next name.
  */
 #include "file.h"
 
@@ -24,11 +30,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum {
     NAME_TRIES = 16,
+    NAME_SLOTS = 8,   /* of those, names that the next output at a path finds */
     NAME_BYTES = 200, /* kept of a name in the temporary one */
     LINKS_MOST = 40,  /* as the kernel's */
     COPY_BYTES = 1 << 20
@@ -256,19 +264,61 @@ static char *temporary_name(const char *path, uint64_t tag)
     return name.data;
 }
 
+/* Where a killed process left its file under `name`: remove that. */
+static void remove_dead(const char *name)
+{
+    struct stat opened, named;
+    int fd =
+        open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    if (fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) &&
+        opened.st_uid == geteuid() && opened.st_nlink == 1 &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(name, &named) == 0 &&
+        named.st_dev == opened.st_dev && named.st_ino == opened.st_ino) {
+        unlink(name);
+    }
+    close(fd);
+}
+
+/* Lock a file that was just made, so that it is nobody's dead one. False: it
+ * was taken for one before. */
+static bool hold(int fd)
+{
+    struct stat st;
+    return (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+           (fstat(fd, &st) != 0 || st.st_nlink > 0);
+}
+
+/* The name of the `i`-th try, which nobody has who is dead. */
+static char *next_name(const char *beside, uint64_t tag, int i)
+{
+    char *name = temporary_name(beside, tag != 0         ? tag
+                                        : i < NAME_SLOTS ? (uint64_t)i + 1
+                                                         : 0);
+    if (name != NULL && tag != 0) {
+        unlink(name);
+    } else if (name != NULL && i < NAME_SLOTS) {
+        remove_dead(name);
+    }
+    return name;
+}
+
 static int open_named(struct poise_output *output, const char *beside,
                       mode_t mode, uint64_t tag)
 {
     int code = -EEXIST;
     for (int i = 0; i < NAME_TRIES && code == -EEXIST; i++) {
-        char *name = temporary_name(beside, tag);
+        char *name = next_name(beside, tag, i);
         if (name == NULL) {
             return -ENOMEM;
         }
-        if (tag != 0) {
-            unlink(name);
-        }
         code = poise_file_open(AT_FDCWD, name, O_RDWR | O_CREAT | O_EXCL, mode);
+        if (code >= 0 && tag == 0 && !hold(code)) {
+            close(code);
+            code = -EEXIST;
+        }
         free(output->temporary);
         output->temporary = code >= 0 ? name : NULL;
         if (code < 0) {
@@ -499,12 +549,12 @@ static int make_name(struct poise_output *output, bool *is_target)
 {
     int code = output->there < 0 ? link_as(output, output->target) : -EEXIST;
     *is_target = code == 0;
+    if (code == -EEXIST && output->tag == 0) {
+        flock(output->fd, LOCK_EX | LOCK_NB);
+    }
     for (int i = 0; i < NAME_TRIES && code == -EEXIST; i++) {
         free(output->temporary);
-        output->temporary = temporary_name(output->target, output->tag);
-        if (output->temporary != NULL && output->tag != 0) {
-            unlink(output->temporary);
-        }
+        output->temporary = next_name(output->target, output->tag, i);
         code = output->temporary != NULL ? link_as(output, output->temporary)
                                          : -ENOMEM;
     }

@@ -45,6 +45,8 @@ int poise_compare_table_open(const char *path, struct poise_compare_table **out)
     struct poise_compare_table *table = poise_alloc(1, sizeof *table);
     const struct poise_output_options options = {.named = true};
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+    /* SQLite locks nothing: where flock(2) is made of the locks that it uses,
+     * as on NFS, the output's would be in its way. */
     int code =
         table ? poise_output_open(path, &options, &table->output) : -ENOMEM;
     if (code == 0 && !poise_output_name(table->output)) {
@@ -53,7 +55,7 @@ int poise_compare_table_open(const char *path, struct poise_compare_table **out)
     }
     if (code == 0 &&
         (sqlite3_open_v2(poise_output_name(table->output), &table->db, flags,
-                         NULL) != SQLITE_OK ||
+                         "unix-none") != SQLITE_OK ||
          sqlite3_exec(table->db, schema, NULL, NULL, NULL) != SQLITE_OK ||
          sqlite3_prepare_v2(table->db, insert, -1, &table->insert, NULL) !=
              SQLITE_OK)) {

@@ -38,7 +38,8 @@ const struct poise_command cli_find_command = {
     .description =
         "Evaluates EXPRESSION for every entry below each PATH (default: the "
         "current directory) and prints the paths for which it is true, in no "
-        "particular order. What has effects that may be seen elsewhere, as "
+        "particular order (PATHs that are no directories: in theirs). What has "
+        "effects that may be seen elsewhere, as "
         "commands, -quit, or -delete together with anything printed, is done "
         "one entry at a time in the order of GNU find; threads read ahead "
         "where reading is slow, but for -L, and what a command may have "

@@ -41,7 +41,8 @@ struct poise_walk_find_options {
      * expression that runs commands, quits, or deletes what other tests or
      * actions may see is evaluated by one worker of rank 0, entry by entry in
      * the order of GNU find (POISE_WALK_ORDER_DIRECTORY), and so is what it
-     * prints. Not together with -ok: -EINVAL. */
+     * prints; so is any expression of one process over operands of the command
+     * line that are no directories. Not together with -ok: -EINVAL. */
     bool parallel;
     /** All in POISE_WALK_ORDER_NAME, by one worker of rank 0. */
     bool sorted;

@@ -142,6 +142,17 @@ class FindOutput(unittest.TestCase):
                          ["s", "s/-", "s/B", "s/a", "s/a/10", "s/a/2", "s/b",
                           "s/b/x", "s/b/y", "s/b/z", "s/c"])
 
+    def test_files_in_their_order(self):
+        # One process, many operands, threads that could take some each.
+        files = [f"f{i}" for i in range(300)]
+        for name in files:
+            open(name, "w").close()
+        for _ in range(5):
+            ran = subprocess.run([POISE, "find", "--threads=4", *files,
+                                  "-size", "-9"], stdout=subprocess.PIPE,
+                                 check=True)
+            self.assertEqual(ran.stdout.decode().split(), files)
+
     def test_answers(self):
         # One line is one answer, and the command gets none of them.
         ran = subprocess.run(

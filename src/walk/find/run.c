@@ -10,6 +10,7 @@
  */
 #include "internal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -689,6 +690,35 @@ static void run_free(struct find_run *run)
     pthread_mutex_destroy(&run->lock);
 }
 
+/* Whether no operand is a directory. These are named one by one, by somebody
+ * who may count on that order, and a walk of them is short. */
+static bool has_files_only(const struct poise_walk_find_options *opts)
+{
+    const struct poise_walk_options *walk = &opts->walk;
+    int at = walk->roots_fd > 0 ? walk->roots_fd : AT_FDCWD;
+    int flags =
+        opts->find->follow == POISE_WALK_FOLLOW_NONE ? AT_SYMLINK_NOFOLLOW : 0;
+    if (poise_walk_find_roots_file(opts->find)) {
+        return false;
+    }
+    for (size_t i = 0; i < walk->root_count; i++) {
+        struct stat st;
+        if (fstatat(at, walk->roots[i], &st, flags) == 0 &&
+            S_ISDIR(st.st_mode)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_alone(const struct poise_walk_find_options *opts, int size)
+{
+    const struct poise_pool_options *pool = &opts->walk.pool;
+    return opts->sorted || (opts->find->in_order && !opts->parallel) ||
+           (size == 1 && !opts->parallel && !pool->checkpoint &&
+            !pool->resume && has_files_only(opts));
+}
+
 int poise_walk_find_run(struct poise_world *world,
                         const struct poise_walk_find_options *opts,
                         struct poise_walk_result *result)
@@ -697,7 +727,7 @@ int poise_walk_find_run(struct poise_world *world,
         .options = opts,
         .find = opts->find,
         .keep_done = opts->walk.pool.checkpoint || opts->walk.pool.resume,
-        .alone = opts->sorted || (opts->find->in_order && !opts->parallel),
+        .alone = is_alone(opts, world ? poise_world_size(world) : 1),
         .flush_ticks = poise_clock_ns_to_ticks(FLUSH_MS * 1000000ull),
     };
     pthread_mutex_init(&run.lock, NULL);

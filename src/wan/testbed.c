@@ -18,6 +18,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -630,6 +632,22 @@ int poise_wan_up(const char *name, const char *topology_path)
 
 /* ---- going down --------------------------------------------------------- */
 
+/* Until a process has ended, or that moment. Whoever inherits it may take its
+ * time to ask for its status. */
+static void await_end(pid_t pid, uint64_t until_ns)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd look = {.fd = fd, .events = POLLIN};
+    uint64_t now = poise_clock_ns();
+    while (fd >= 0 && now < until_ns &&
+           poll(&look, 1, (int)((until_ns - now) / 1000000) + 1) <= 0) {
+        now = poise_clock_ns();
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 /* Kill the gateway that holds the lock, and wait until it is free. */
 static int gateway_end(const char *folder, const char *name)
 {
@@ -650,10 +668,7 @@ static int gateway_end(const char *folder, const char *name)
     }
     /* Hosts die with it, one after the other. */
     for (unsigned i = 0; code == 0 && i < testbed.topology.hosts; i++) {
-        while (kill((pid_t)testbed.hosts[i].pid, 0) == 0 &&
-               poise_clock_ns() < until) {
-            poise_sleep_ns(1000000);
-        }
+        await_end((pid_t)testbed.hosts[i].pid, until);
         free(testbed.hosts[i].name);
     }
     free(testbed.hosts);

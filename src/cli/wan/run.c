@@ -189,28 +189,15 @@ static size_t launch_words(const struct poise_comm_launcher *launcher,
                            const char *ranks, const char *preload, char **argv,
                            int argc, char **out)
 {
-    static const char *const ompi[] = {"--allow-run-as-root",
-                                       "--oversubscribe",
-                                       "--mca",
-                                       "pml",
-                                       "ob1",
-                                       "--mca",
-                                       "btl",
-                                       "tcp,vader,self",
-                                       "--mca",
-                                       "btl_tcp_if_include",
-                                       "10.77.0.0/16",
-                                       "--mca",
-                                       "oob_tcp_if_include",
-                                       "10.77.0.0/16",
-                                       "--mca",
-                                       "mpi_yield_when_idle",
-                                       "1",
-                                       "--mca",
-                                       "plm_rsh_no_tree_spawn",
-                                       "1",
-                                       "--mca",
-                                       "plm_rsh_agent"};
+    static const char *const ompi[] = {
+        "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ob1",
+        "--mca", "btl", "tcp,vader,self", "--mca", "btl_tcp_if_include",
+        "10.77.0.0/16", "--mca", "oob_tcp_if_include", "10.77.0.0/16", "--mca",
+        "mpi_yield_when_idle", "1", "--mca", "plm_rsh_no_tree_spawn", "1",
+        /* A host's own: hosts of other
+           testbeds have its name, and their
+           processes the same numbers. */
+        "--mca", "orte_tmpdir_base", "/dev/shm", "--mca", "plm_rsh_agent"};
     static const char *const hydra[] = {"-launcher", "rsh", "-iface", "e0",
                                         "-launcher-exec"};
     size_t n = 0;

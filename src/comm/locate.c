@@ -15,8 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A whole small file into `out`. No error is set: the caller knows what it
- * means. */
+/* More than any file that is read here. */
+#define SMALL_MOST ((size_t)16 << 20)
+
+/* A whole small file into `out`. */
 static int read_small(const char *path, struct poise_buf *out)
 {
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
@@ -28,8 +30,11 @@ static int read_small(const char *path, struct poise_buf *out)
         char *to = poise_buf_reserve(out, 4096);
         got = to ? poise_file_read(fd, to, 4096, path) : -ENOMEM;
         out->len += got > 0 ? (size_t)got : 0;
-    } while (got > 0);
+    } while (got > 0 && out->len <= SMALL_MOST);
     int code = poise_file_close(fd, path);
+    if (got > 0) {
+        return poise_error_set(EFBIG, "read", path, NULL);
+    }
     return got < 0 ? (int)got : code;
 }
 
@@ -75,6 +80,36 @@ const char *comm_site_of(char *text, const char *host)
     return NULL;
 }
 
+/* Whether each line is a host and its site, or nothing: else that line is
+ * named. */
+static int check_sites(const char *path, const struct poise_buf *text)
+{
+    size_t at = 0;
+    for (unsigned line = 1; at < text->len; line++) {
+        const char *word = text->data + at;
+        const char *end = memchr(word, '\n', text->len - at);
+        unsigned words = 0;
+        size_t len = end ? (size_t)(end - word) : text->len - at;
+        at += len + 1;
+        bool whole = !memchr(word, '\0', len);
+        for (size_t i = 0; i < len && word[i] != '#'; i++) {
+            bool space = strchr(" \t\r", word[i]) != NULL;
+            bool begins = i == 0 || strchr(" \t\r", word[i - 1]) != NULL;
+            words += !space && begins;
+        }
+        if (!whole || (words != 0 && words != 2)) {
+            struct poise_buf where = {0};
+            poise_buf_printf(&where, "%s:%u", path, line);
+            int code =
+                poise_error_set(EINVAL, "read the sites of hosts",
+                                poise_buf_str(&where), "not 'HOST SITE'");
+            poise_buf_free(&where);
+            return code;
+        }
+    }
+    return 0;
+}
+
 static int find_site(const char *path, const char *host, char **out)
 {
     struct poise_buf text = {0};
@@ -82,6 +117,9 @@ static int find_site(const char *path, const char *host, char **out)
     int code = 0;
     if (path) {
         code = read_small(path, &text);
+        if (code == 0) {
+            code = check_sites(path, &text);
+        }
         if (code == 0) {
             code = poise_buf_putc(&text, '\0');
         }

@@ -271,9 +271,26 @@ static void test_place(void **state)
     assert_int_equal(ftruncate(fd, 0), 0);
     assert_int_equal(comm_place_find(path, &place), -EINVAL);
     assert_string_equal(poise_error_last()->what, path);
+    /* Whatever is wrong in it, its line is named, also where another fits. */
+    static const struct {
+        const char *text;
+        size_t len;
+    } wrong[] = {{"* here\n# two\nlonely\n", 20},
+                 {"\n\n* here there\n* here\n", 22},
+                 {"* here\n\n* he\0re\n", 16}};
+    char third[TEMPORARY_BYTES + 8];
+    snprintf(third, sizeof third, "%s:3", path);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, wrong[i].text, wrong[i].len, 0),
+                         (ssize_t)wrong[i].len);
+        assert_int_equal(comm_place_find(path, &place), -EINVAL);
+        assert_string_equal(poise_error_last()->what, third);
+    }
     close(fd);
     unlink(path);
     assert_int_equal(comm_place_find(path, &place), -ENOENT);
+    assert_int_equal(comm_place_find("/dev/zero", &place), -EFBIG);
 }
 
 /* A machine of as many domains as this one has processors, by hwloc's own

@@ -345,11 +345,11 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 /* Where the words of a command to be run begin: they are not our options. */
 static int find_wrapped(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        for (int v = 0; v < VERBS; v++) {
-            if (verbs[v].wraps && strcmp(argv[i], verbs[v].name) == 0) {
-                return i + 1;
-            }
+    int verb = cli_options_end(options, argc, argv);
+    verb += verb < argc && strcmp(argv[verb], "--") == 0;
+    for (int v = 0; verb < argc && v < VERBS; v++) {
+        if (verbs[v].wraps && strcmp(argv[verb], verbs[v].name) == 0) {
+            return verb + 1;
         }
     }
     return argc;

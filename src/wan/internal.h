@@ -4,6 +4,7 @@
  *   topology.c  the text of a topology
  *   place.c     hosts: numbers, names, addresses
  *   tracefile.c latency and bandwidth over time
+ *   lines.c     files of lines
  *   mahimahi.c  opportunities to deliver a packet
  *   segment.c   what hosts send in one piece, and the packets in it
  *   queue.c     who waits for a line, and who is dropped
@@ -333,6 +334,13 @@ void wan_short_slices(void);
 /** -EINVAL with "PATH:LINE" as what is wrong. */
 int wan_line_error(const char *path, unsigned line, const char *fmt, ...)
     POISE_PRINTF(3, 4);
+/** Give each line of a file to `take`, without its end, to be written into,
+ * until it returns an error. -EINVAL also where a line has a NUL or over 4 KiB,
+ * or the file over 256 MiB: with "PATH:LINE". */
+int wan_lines_read(const char *path,
+                   int (*take)(void *arg, char *text, const char *path,
+                               unsigned line),
+                   void *arg);
 /** The next word of *text, NUL-terminated in place, or NULL. */
 char *wan_word(char **text);
 

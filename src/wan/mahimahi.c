@@ -9,8 +9,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,12 +22,12 @@ struct poise_wan_deliveries {
     size_t count, cap;
 };
 
-static int add_line(struct poise_wan_deliveries *d, char *text,
-                    const char *path, unsigned line)
+static int add_line(void *arg, char *text, const char *path, unsigned line)
 {
+    struct poise_wan_deliveries *d = arg;
     int64_t ms;
     char *rest = text;
-    text[strcspn(text, "#\n")] = '\0';
+    text[strcspn(text, "#")] = '\0';
     const char *word = wan_word(&rest);
     if (!word) {
         return 0;
@@ -58,33 +56,11 @@ int poise_wan_deliveries_read(const char *path,
                               struct poise_wan_deliveries **out)
 {
     struct poise_wan_deliveries *d = poise_alloc(1, sizeof *d);
-    char *text = NULL;
-    size_t cap = 0;
-    unsigned line = 0;
-    FILE *file = NULL;
-    int code = d ? 0 : -ENOMEM;
-    int fd = code < 0
-                 ? code
-                 : poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    code = fd < 0 ? fd : 0;
-    if (code == 0 && !(file = fdopen(fd, "r"))) {
-        code = poise_error_set(errno, "read", path, NULL);
-        poise_file_close(fd, path);
-    }
-    while (code == 0 && getline(&text, &cap, file) >= 0) {
-        code = add_line(d, text, path, ++line);
-    }
-    if (code == 0 && ferror(file)) {
-        code = poise_error_set(EIO, "read", path, NULL);
-    }
+    int code = d ? wan_lines_read(path, add_line, d) : -ENOMEM;
     if (code == 0 && (d->count == 0 || d->ms[d->count - 1] == 0)) {
         code =
             poise_error_set(EINVAL, "read", path, "it has no time after 0 ms");
     }
-    if (file) {
-        fclose(file);
-    }
-    free(text);
     if (code < 0) {
         poise_wan_deliveries_free(d);
         return code;

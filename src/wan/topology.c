@@ -686,6 +686,10 @@ int poise_wan_topology_read(const char *path, struct poise_wan_topology *out)
         got = room ? poise_file_read(fd, room, 65536, path) : -ENOMEM;
         text.len += got > 0 ? (size_t)got : 0;
         code = got < 0 ? (int)got : 0;
+        /* No text: what follows does not matter. */
+        if (got > 0 && memchr(room, '\0', (size_t)got)) {
+            break;
+        }
         if (code == 0 && text.len > (16 << 20)) {
             code = poise_error_set(EFBIG, "read", path, "it is no topology");
         }

@@ -3,9 +3,7 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +12,11 @@ struct poise_wan_trace {
     size_t count, cap;
 };
 
-static int trace_line(struct poise_wan_trace *trace, char *text,
-                      const char *path, unsigned line)
+static int trace_line(void *arg, char *text, const char *path, unsigned line)
 {
+    struct poise_wan_trace *trace = arg;
     struct poise_wan_sample sample;
-    text[strcspn(text, "#\n")] = '\0';
+    text[strcspn(text, "#")] = '\0';
     char *rest = text, *end = NULL;
     const char *at = wan_word(&rest), *latency = wan_word(&rest),
                *rate = wan_word(&rest);
@@ -62,33 +60,10 @@ static int trace_line(struct poise_wan_trace *trace, char *text,
 int poise_wan_trace_read(const char *path, struct poise_wan_trace **out)
 {
     struct poise_wan_trace *trace = poise_alloc(1, sizeof *trace);
-    char *text = NULL;
-    size_t cap = 0;
-    unsigned line = 0;
-    FILE *file = NULL;
-    int code = trace ? 0 : -ENOMEM;
-    int fd = -1;
-    if (code == 0) {
-        fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-        code = fd < 0 ? fd : 0;
-    }
-    if (code == 0 && !(file = fdopen(fd, "r"))) {
-        code = poise_error_set(errno, "read", path, NULL);
-        poise_file_close(fd, path);
-    }
-    while (code == 0 && getline(&text, &cap, file) >= 0) {
-        code = trace_line(trace, text, path, ++line);
-    }
-    if (code == 0 && ferror(file)) {
-        code = poise_error_set(EIO, "read", path, NULL);
-    }
+    int code = trace ? wan_lines_read(path, trace_line, trace) : -ENOMEM;
     if (code == 0 && trace->count == 0) {
         code = poise_error_set(EINVAL, "read", path, "it has no sample");
     }
-    if (file) {
-        fclose(file);
-    }
-    free(text);
     if (code < 0) {
         poise_wan_trace_free(trace);
         return code;

@@ -265,6 +265,29 @@ static void test_trace(void **state)
         trace_file(wrong[i]);
         assert_int_equal(poise_wan_trace_read(path, &trace), -EINVAL);
     }
+    /* Whatever it is, it is not read for ever, and a line is named. */
+    struct poise_wan_deliveries *deliveries = NULL;
+    struct poise_buf long_line = {0};
+    char first[300], second[300];
+    poise_buf_puts(&long_line, "0 1ms 1Mbit\n# ");
+    memset(poise_buf_reserve(&long_line, 70000), 'x', 70000);
+    long_line.len += 70000;
+    trace_file(poise_buf_str(&long_line));
+    poise_buf_free(&long_line);
+    snprintf(first, sizeof first, "%s:1", path);
+    snprintf(second, sizeof second, "%s:2", path);
+    assert_int_equal(poise_wan_trace_read(path, &trace), -EINVAL);
+    assert_string_equal(poise_error_last()->what, second);
+    assert_int_equal(poise_wan_deliveries_read(path, &deliveries), -EINVAL);
+    assert_string_equal(poise_error_last()->what, first);
+    assert_int_equal(poise_wan_trace_read("/dev/zero", &trace), -EINVAL);
+    assert_string_equal(poise_error_last()->what, "/dev/zero:1");
+    assert_int_equal(poise_wan_deliveries_read("/dev/zero", &deliveries),
+                     -EINVAL);
+    assert_string_equal(poise_error_last()->what, "/dev/zero:1");
+    struct poise_wan_topology endless;
+    assert_int_equal(poise_wan_topology_read("/dev/zero", &endless), -EINVAL);
+    assert_string_equal(poise_error_last()->what, "/dev/zero:1");
     /* Both directions of a link have a trace of their own. */
     struct poise_wan_topology t;
     trace_file("0 1ms 1Mbit\n");

@@ -193,6 +193,16 @@ void wan_control_tap(void *arg, unsigned line, const struct wan_packet *packet)
 
 /* ---- who asks ----------------------------------------------------------- */
 
+static int unanswered(const struct poise_wan_testbed *testbed,
+                      const char *doing, const char *what)
+{
+    return poise_error_set(ETIMEDOUT, doing, what,
+                           wan_is_stopped(testbed->gateway)
+                               ? "the gateway, process %lld, is stopped"
+                               : "the gateway, process %lld, does not answer",
+                           (long long)testbed->gateway);
+}
+
 /* Ask, and hear whether it is well: the socket, which stays open. */
 static int ask(const struct poise_wan_testbed *testbed, const char *request,
                const char *doing)
@@ -210,7 +220,12 @@ static int ask(const struct poise_wan_testbed *testbed, const char *request,
         return code;
     }
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const struct timeval most = {.tv_sec = WAN_STOPPED_S};
     ssize_t got = -1;
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+    }
     if (fd >= 0 &&
         connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
         send(fd, request, strlen(request), MSG_NOSIGNAL) >= 0) {
@@ -218,7 +233,8 @@ static int ask(const struct poise_wan_testbed *testbed, const char *request,
         errno = got == 0 ? ECONNRESET : errno;
     }
     if (got <= 0) {
-        code = poise_error_set(errno, doing, request, NULL);
+        code = errno == EAGAIN ? unanswered(testbed, doing, request)
+                               : poise_error_set(errno, doing, request, NULL);
     } else {
         answer[got] = '\0';
         code = answer[0] ? poise_error_set(EINVAL, doing, request, "%s", answer)
@@ -262,7 +278,7 @@ int poise_wan_capture(const struct poise_wan_testbed *testbed, const char *from,
     int code = fd < 0 ? fd : capture_begin(out);
     *missed = 0;
     /* What came before the stop is written, too. */
-    unsigned after = 0;
+    unsigned after = 0, silent = 0;
     while (code == 0 && after <= CAPTURE_AFTER) {
         struct pollfd look = {.fd = fd, .events = POLLIN};
         int ready = poll(&look, 1, *stop ? 0 : 1000);
@@ -270,6 +286,10 @@ int poise_wan_capture(const struct poise_wan_testbed *testbed, const char *from,
             break;
         }
         after += *stop != 0;
+        silent = ready == 0 ? silent + 1 : 0;
+        if (silent > WAN_STOPPED_S && wan_is_stopped(testbed->gateway)) {
+            code = unanswered(testbed, "capture packets of", from);
+        }
         ssize_t got = ready > 0 ? recv(fd, packet, sizeof *packet, 0) : -1;
         if (ready > 0 && got <= 0) {
             code = poise_error_set(ECONNRESET, "capture packets of", from,

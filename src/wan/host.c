@@ -266,13 +266,50 @@ static int spaces_open(int64_t pid, int fds[SPACES], const char *host)
     return 0;
 }
 
-/* Until the child ends; what comes for us goes to it. `timeout_s` later, if
- * that is not 0, it is killed. */
-static int await(pid_t child, unsigned timeout_s)
+bool wan_is_stopped(int64_t pid)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (len <= 0) {
+        return false;
+    }
+    text[len] = '\0';
+    /* The name, which may hold anything, is in brackets. */
+    const char *state = strrchr(text, ')');
+    return state && strncmp(state, ") T", 3) == 0;
+}
+
+/* What ends a command other than itself. */
+struct limits {
+    unsigned timeout_s; /* how long it may take, once it was told to end */
+    int64_t gateway;    /* whose stop ends it; 0: nobody's */
+    bool was_stopped;   /* that was why */
+};
+
+/* For how long the gateway has been stopped, from `*since_ns` on. */
+static bool stopped_too_long(const struct limits *limits, uint64_t now_ns,
+                             uint64_t *since_ns)
+{
+    if (limits->gateway == 0 || !wan_is_stopped(limits->gateway)) {
+        *since_ns = UINT64_MAX;
+    } else if (*since_ns == UINT64_MAX) {
+        *since_ns = now_ns;
+    }
+    return *since_ns != UINT64_MAX &&
+           now_ns - *since_ns >= WAN_STOPPED_S * UINT64_C(1000000000);
+}
+
+/* Until the child ends; what comes for us goes to it. */
+static int await(pid_t child, struct limits *limits)
 {
     sigset_t set;
     siginfo_t info;
-    uint64_t deadline = UINT64_MAX;
+    uint64_t deadline = UINT64_MAX, stopped_ns = UINT64_MAX;
     int status = 0;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
@@ -283,10 +320,16 @@ static int await(pid_t child, unsigned timeout_s)
         const struct timespec second = {.tv_sec = 1};
         int signal_number = sigtimedwait(&set, &info, &second);
         uint64_t now = poise_clock_ns();
-        if (signal_number > 0 && signal_number != SIGCHLD) {
+        bool tell = signal_number > 0 && signal_number != SIGCHLD;
+        if (!limits->was_stopped &&
+            stopped_too_long(limits, now, &stopped_ns)) {
+            limits->was_stopped = tell = true;
+            signal_number = SIGTERM;
+        }
+        if (tell) {
             kill(child, signal_number);
-            if (timeout_s && deadline == UINT64_MAX) {
-                deadline = now + timeout_s * UINT64_C(1000000000);
+            if (limits->timeout_s && deadline == UINT64_MAX) {
+                deadline = now + limits->timeout_s * UINT64_C(1000000000);
             }
         }
         if (now >= deadline) {
@@ -356,7 +399,7 @@ static void exec_main(const int fds[SPACES], char *const *argv,
         _exit(125);
     }
     close(socket);
-    _exit(await(child, 0));
+    _exit(await(child, &(struct limits){0}));
 }
 
 /* That of this process, and what tells events of one host's clock from
@@ -434,7 +477,15 @@ int poise_wan_exec(const struct poise_wan_testbed *testbed, unsigned host,
                      : 0;
     close(sockets[1]);
     if (code == 0) {
-        *status = await(child, timeout_s);
+        struct limits limits = {.timeout_s = timeout_s,
+                                .gateway = timeout_s ? testbed->gateway : 0};
+        *status = await(child, &limits);
+        if (limits.was_stopped) {
+            code = poise_error_set(ETIMEDOUT, "run", argv[0],
+                                   "the gateway of the testbed, process %lld, "
+                                   "has been stopped for %d s",
+                                   (long long)testbed->gateway, WAN_STOPPED_S);
+        }
         /* Nothing to hear: all went well. */
         if (hear(sockets[0], &word, &nothing) == 0 && word.code) {
             code = poise_error_set(word.code, "run", argv[0],

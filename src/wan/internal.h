@@ -325,6 +325,11 @@ struct wan_host {
 int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
                     struct wan_host *out);
 
+/** Who waits for a stopped gateway gives up after so long. */
+#define WAN_STOPPED_S 5
+/** Whether a process is stopped (SIGSTOP), not by a debugger. */
+bool wan_is_stopped(int64_t pid);
+
 /** This thread, and what it starts, needs the processor soon and not for long:
  * a kernel that can then lets others wait (host.c). */
 void wan_short_slices(void);

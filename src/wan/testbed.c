@@ -301,6 +301,7 @@ int poise_wan_open(const char *name, struct poise_wan_testbed **out)
             close(lock);
         }
         code = state_read(file_of(folder.data, "state", &path), testbed);
+        testbed->stopped = testbed->alive && wan_is_stopped(testbed->gateway);
     }
     if (code == 0) {
         code = counts_map(file_of(folder.data, "counts", &path), testbed);

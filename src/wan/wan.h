@@ -240,6 +240,7 @@ struct poise_wan_testbed {
     char *folder;    /**< where its files are; hosts see it too */
     int64_t gateway; /**< its process id */
     bool alive;      /**< the gateway runs; else a crash left this behind */
+    bool stopped;    /**< it is there, but stopped (SIGSTOP) */
 };
 
 /**
@@ -261,7 +262,9 @@ POISE_API int poise_wan_find_host(const struct poise_wan_testbed *testbed,
  * Run a command on a host and wait for it: its exit status, or 128 + the signal
  * that ended it, in *status. SIGINT, SIGTERM and SIGHUP are passed on; a
  * command that has not ended `timeout_s` seconds later is killed (0: never).
- * Negative: it could not be started (-ENOENT: no such command).
+ * Where that is not 0, a gateway that stays stopped for 5 s ends the command,
+ * too: -ETIMEDOUT. Else negative: it could not be started (-ENOENT: no such
+ * command).
  */
 POISE_API int poise_wan_exec(const struct poise_wan_testbed *testbed,
                              unsigned host, char *const *argv,
@@ -283,7 +286,8 @@ POISE_API int poise_wan_door_ask(const char *path, const char *host,
 /**
  * Change a link of a testbed that is up, by a line as topologies have them
  * ("link near far 30ms 1Mbit loss 2%"), without files. What is on its way stays
- * so. -EINVAL: what is wrong with it, or there is no such link.
+ * so. -EINVAL: what is wrong with it, or there is no such link. -ETIMEDOUT: the
+ * gateway does not answer.
  */
 POISE_API int poise_wan_change(const struct poise_wan_testbed *testbed,
                                const char *line);
@@ -291,7 +295,8 @@ POISE_API int poise_wan_change(const struct poise_wan_testbed *testbed,
  * Write what comes to the end of a link, in both directions, to `out` as a pcap
  * file, until *stop is not 0 (looked at each second, and when a signal comes).
  * `from` and `to` are sites or routers; the same one twice: its LAN. *missed:
- * packets that came faster than they could be written.
+ * packets that came faster than they could be written. -ETIMEDOUT: the gateway
+ * does not answer, or stays stopped.
  */
 POISE_API int poise_wan_capture(const struct poise_wan_testbed *testbed,
                                 const char *from, const char *to, int out,

@@ -165,6 +165,7 @@ static void status_json(const struct poise_wan_testbed *t,
     unsigned sites = t->topology.count;
     poise_json_object(&json, NULL);
     poise_json_bool(&json, "alive", t->alive);
+    poise_json_bool(&json, "stopped", t->stopped);
     poise_json_i64(&json, "gateway", t->gateway);
     poise_json_array(&json, "hosts");
     for (unsigned i = 0; i < t->topology.hosts; i++) {
@@ -206,8 +207,9 @@ static void status_text(const struct poise_wan_testbed *t,
     unsigned sites = t->topology.count;
     poise_buf_printf(out, "%u hosts on %u sites, gateway %lld%s\n",
                      t->topology.hosts, sites, (long long)t->gateway,
-                     t->alive ? ""
-                              : ", which is gone: 'poise wan down' clears up");
+                     !t->alive ? ", which is gone: 'poise wan down' clears up"
+                     : t->stopped ? ", which is stopped: nothing goes on"
+                                  : "");
     poise_buf_printf(out, "\n%-16s %-16s %10s %10s %8s %8s %9s %9s %9s %9s\n",
                      "from", "to", "packets", "bytes", "dropped", "lost",
                      "late (us)", "50 %", "99 %", "worst");

@@ -91,11 +91,23 @@ const struct poise_command cli_sort_command = {
         "poise sort --type record:24 --key 16:f64 in out\ta number in records\n"
         "poise sort --check --type u64 out.bin\tis it sorted?\n"
         "poise sort --generate 1M --type u64 in.bin\ttest data\n",
-    .exits = "0\tdone; with --check: sorted\n1\tnot sorted, or not done\n"
-             "2\twrong use\n3\tthe machine lacks something\n",
+    .exits = "0\tdone; with --check: sorted\n1\tnot sorted (--check only)\n"
+             "2\tnot done, or wrong use\n3\tthe machine lacks something\n",
 };
 
 /* ---- words -------------------------------------------------------------- */
+
+/* As POSIX has it for sort, 1 is for what is not sorted, and for nothing else:
+ * scripts ask for it. */
+static int failed(int status)
+{
+    return status == CLI_PARTLY ? CLI_WRONG_USE : status;
+}
+
+static int fail(int code)
+{
+    return failed(cli_fail("sort", code));
+}
 
 static void print_verbose(const struct poise_sort_result *r, uint64_t ns,
                           struct poise_buf *out)
@@ -217,10 +229,10 @@ static int check(const struct values *values,
     int status;
 
     if (code < 0) {
-        return cli_fail("sort", code);
+        return fail(code);
     }
     print_report(&report, values->disk.json, &out);
-    status = cli_write("sort", &out);
+    status = failed(cli_write("sort", &out));
     poise_buf_free(&out);
     if (expected && *expected != report.checksum) {
         cli_say("sort",
@@ -243,7 +255,7 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
     sort->checksum = values->check && !values->unique;
     code = poise_sort_run(in, out_path, sort, &result);
     if (code < 0) {
-        return cli_fail("sort", code);
+        return fail(code);
     }
     begin = poise_clock_ns() - begin;
     if (!cli_extmem_is_first(sort->world)) {
@@ -255,7 +267,7 @@ static int sort(const struct values *values, struct poise_sort_options *sort,
     }
     if (values->disk.json && !values->check) {
         print_json(&result, begin, &out);
-        status = cli_write("sort", &out);
+        status = failed(cli_write("sort", &out));
     }
     poise_buf_free(&out);
     if (values->check && status == CLI_DONE) {
@@ -284,7 +296,7 @@ static int dispatch(const struct values *values,
     code = poise_sort_generate(operands[0], sort_options,
                                (enum poise_sort_pattern)values->pattern,
                                values->generate, (uint64_t)values->seed);
-    return code < 0 ? cli_fail("sort", code) : CLI_DONE;
+    return code < 0 ? fail(code) : CLI_DONE;
 }
 
 static int run(const struct values *values, int count,
@@ -316,7 +328,7 @@ static int run(const struct values *values, int count,
     sort_options.scratch = scratch.items;
     sort_options.scratch_count = scratch.count;
     code = poise_world_agree(sort_options.world, code);
-    status = code < 0 ? cli_fail("sort", code)
+    status = code < 0 ? fail(code)
                       : dispatch(values, &sort_options, count, operands);
     poise_strings_free(&scratch);
     free(text);

@@ -163,11 +163,11 @@ class Sort(Pipes):
         data = lines(100000)
         out = self.put("out", b"old")
         for k in (1, 2, 5):
-            done = self.bad(1, b"No space left", ["sort", "-", out], data,
+            done = self.bad(2, b"No space left", ["sort", "-", out], data,
                             fault=f"write:{k}:ENOSPC")
             self.assertIn(b"a scratch file in '" + self.folder.encode(),
                           done.stderr)
-        self.bad(1, b"Input/output error", ["sort", "-", out], data,
+        self.bad(2, b"Input/output error", ["sort", "-", out], data,
                  fault="read:2:EIO")
         with open(out, "rb") as f:
             self.assertEqual(f.read(), b"old")

@@ -78,7 +78,8 @@ const struct poise_command cli_listrank_command = {
         "not\n"
         "poise listrank --generate 1M --lists 3 list\ttest data\n"
         "poise listrank --check list ranks\tare the ranks right?\n",
-    .exits = "0\tdone; with --check: they are\n1\tnot done, or wrong\n"
+    .exits = "0\tdone; with --check: they are\n"
+             "1\tnot done, the list is none, or its ranks are wrong\n"
              "2\twrong use\n3\tthe machine lacks something\n",
 };
 

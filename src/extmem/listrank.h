@@ -73,9 +73,10 @@ struct poise_listrank_result {
  * does it alone, with the threads of those of its machine. Collective over
  * options->world.
  *
- * -EINVAL: a size that is no multiple of 8, a successor past the end, a node
+ * -EBADMSG: a size that is no multiple of 8, a successor past the end, a node
  * with two predecessors, a cycle (named by index: the first there is, in this
- * order); -ENOMEM, -ENOSPC as of a sort; -EFBIG: more than 2^39-4 nodes.
+ * order), weights of another number; -EINVAL: `out` is an input; -ENOMEM,
+ * -ENOSPC as of a sort; -EFBIG: more than 2^39-4 nodes.
  */
 POISE_API int poise_listrank_run(const char *in, const char *out,
                                  const struct poise_listrank_options *options,

@@ -114,10 +114,10 @@ struct poise_sort_result {
  * Collective over options->world. A rank that dies ends the job, by its
  * launcher, without an output.
  *
- * -EINVAL: a size that is no multiple of the item's, a key past the record's
- * end, `in` and `out` being one file without options->in_place; -ENOMEM: too
- * little memory (the message says how much would do); -ENOSPC: too little
- * disk, before anything is written or when it happens.
+ * -EBADMSG: a size that is no multiple of the item's; -EINVAL: a key past the
+ * record's end, `in` and `out` being one file without options->in_place;
+ * -ENOMEM: too little memory (the message says how much would do); -ENOSPC: too
+ * little disk, before anything is written or when it happens.
  */
 POISE_API int poise_sort_run(const char *in, const char *out,
                              const struct poise_sort_options *options,

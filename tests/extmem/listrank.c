@@ -269,7 +269,7 @@ static void check_refused(const uint64_t *next, uint64_t count,
         struct poise_listrank_options options = options_of(memories[i], 2);
 
         assert_int_equal(poise_listrank_run(in_path, out_path, &options, NULL),
-                         -EINVAL);
+                         -EBADMSG);
         assert_string_equal(poise_error_last()->why, words);
         assert_int_equal(files_in_folder(), 1);
     }
@@ -324,21 +324,21 @@ static void test_bad_files(void **state)
                      -ENOENT);
     put_file(in_path, "0123456789ab", 12);
     assert_int_equal(poise_listrank_run(in_path, out_path, &options, NULL),
-                     -EINVAL);
+                     -EBADMSG);
     put_file(in_path, &one, sizeof one);
     assert_int_equal(poise_listrank_run(in_path, in_path, &options, NULL),
                      -EINVAL);
     put_file(weight_path, two, sizeof two);
     options.weights = weight_path;
     assert_int_equal(poise_listrank_run(in_path, out_path, &options, NULL),
-                     -EINVAL);
+                     -EBADMSG);
     assert_non_null(strstr(poise_error_last()->why, "2 weights for 1 nodes"));
     unlink(weight_path);
     /* Ranks that are wrong are found. */
     options.weights = NULL;
     put_file(out_path, two, sizeof two);
     assert_int_equal(poise_listrank_check(in_path, out_path, &options, &report),
-                     -EINVAL);
+                     -EBADMSG);
     two[0] = two[1] = 1; /* 0 -> 1 */
     put_file(in_path, two, sizeof two);
     two[1] = 0;

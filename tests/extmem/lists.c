@@ -163,7 +163,7 @@ static void test_rank_machine(void **state)
     check_same_files(out_path, one_path);
     assert_false(ranker.result.in_memory);
     assert_int_equal(truncate(in_path, 8 * 1000), 0);
-    assert_int_equal(rank_by(&trial, &options).code, -EINVAL);
+    assert_int_equal(rank_by(&trial, &options).code, -EBADMSG);
 }
 
 static void put_words(const uint64_t *words, size_t count)
@@ -198,10 +198,10 @@ static void test_rank_wrong(void **state)
         }
         put_words(next, N);
         assert_int_equal(poise_listrank_run(in_path, one_path, &options, NULL),
-                         -EINVAL);
+                         -EBADMSG);
         unlink(out_path);
         ranker = rank_by(&trial, &options);
-        assert_int_equal(ranker.code, -EINVAL);
+        assert_int_equal(ranker.code, -EBADMSG);
         poise_listrank_run(in_path, one_path, &options, NULL);
         assert_string_equal(ranker.why, poise_error_last()->why);
         assert_int_not_equal(access(out_path, F_OK), 0);

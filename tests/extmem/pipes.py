@@ -243,7 +243,7 @@ class Listrank(Pipes):
             self.assertIn(b"wrong 0\n",
                           self.good(["listrank", "--check", *words], data))
         self.bad(1, b"", ["listrank", "--check", file, "-"], self.list)
-        self.bad(2, b"8 bytes are not the ranks of 20000 nodes",
+        self.bad(1, b"8 bytes are not the ranks of 20000 nodes",
                  ["listrank", "--check", file, "-"], bytes(8))
 
 

@@ -473,7 +473,7 @@ static void test_bad_files(void **state)
                      -ENOENT);
     put_file(in_path, "0123456789ab", 12);
     assert_int_equal(poise_sort_run(in_path, out_path, &options, NULL),
-                     -EINVAL);
+                     -EBADMSG);
     assert_non_null(strstr(poise_error_last()->why, "no multiple"));
     assert_int_equal(poise_sort_run(folder, out_path, &options, NULL), -EINVAL);
     put_file(in_path, "01234567", 8);

@@ -35,8 +35,8 @@ struct extmem_input {
 };
 /** Open an input. What is no regular file (a pipe, a device, a socket) is first
  * copied to its end into a scratch file, which has no name: nothing is left of
- * it, however the process ends. -EINVAL: it is a folder, has another size, or
- * is no regular file where several processes would read it. */
+ * it, however the process ends. -EINVAL: it is a folder, or is no regular
+ * file where several processes would read it. */
 int extmem_input_open(const struct extmem_input *input,
                       struct poise_disk **disk, uint64_t *bytes);
 /** Bytes written to read the input: those of its copy. 0 without a disk. */

@@ -89,7 +89,7 @@ int extmem_input_open(const struct extmem_input *input,
         return code;
     }
     if (len % input->item_bytes != 0) {
-        code = poise_error_set(EINVAL, "read", input->path,
+        code = poise_error_set(EBADMSG, "read", input->path,
                                "%llu bytes are no multiple of the %u of an "
                                "item: %llu too many",
                                (unsigned long long)len, input->item_bytes,

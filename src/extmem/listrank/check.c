@@ -30,9 +30,10 @@ static int map_ranks(struct check *check, const char *path,
         return code;
     }
     if (bytes != check->count * 8) {
-        code = poise_error_set(
-            EINVAL, "check", path, "%llu bytes are not the ranks of %llu nodes",
-            (unsigned long long)bytes, (unsigned long long)check->count);
+        code = poise_error_set(EBADMSG, "check", path,
+                               "%llu bytes are not the ranks of %llu nodes",
+                               (unsigned long long)bytes,
+                               (unsigned long long)check->count);
     } else {
         at = mmap(NULL, bytes + 1, PROT_READ, MAP_SHARED, poise_disk_fd(disk),
                   0);

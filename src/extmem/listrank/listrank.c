@@ -53,7 +53,7 @@ static int refuse_past(struct rank_job *job)
     int code = find_node(job, job->wrong.past, RANK_NONE, &node, &successor);
 
     return code < 0 ? code
-                    : poise_error_set(EINVAL, "rank", job->path,
+                    : poise_error_set(EBADMSG, "rank", job->path,
                                       "the successor of node %llu is %llu, and "
                                       "there are %llu nodes",
                                       (unsigned long long)node,
@@ -71,7 +71,7 @@ static int refuse_twice(struct rank_job *job)
     }
     return code < 0
                ? code
-               : poise_error_set(EINVAL, "rank", job->path,
+               : poise_error_set(EBADMSG, "rank", job->path,
                                  "node %llu has two predecessors, %llu and "
                                  "%llu",
                                  (unsigned long long)node,
@@ -90,7 +90,7 @@ static int refuse_wrong(struct rank_job *job)
         return refuse_twice(job);
     }
     if (wrong->cycle != RANK_NONE) {
-        return poise_error_set(EINVAL, "rank", job->path,
+        return poise_error_set(EBADMSG, "rank", job->path,
                                "node %llu lies on a cycle",
                                (unsigned long long)wrong->cycle);
     }
@@ -119,7 +119,7 @@ static int open_inputs(struct rank_job *job, struct extmem_input *input)
     input->path = weights;
     code = extmem_input_open(input, &job->weights, &weight_bytes);
     if (code == 0 && weight_bytes != bytes) {
-        code = poise_error_set(EINVAL, "read", weights,
+        code = poise_error_set(EBADMSG, "read", weights,
                                "%llu weights for %llu nodes",
                                (unsigned long long)weight_bytes / 8,
                                (unsigned long long)job->count);

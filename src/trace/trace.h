@@ -125,7 +125,8 @@ struct poise_trace_place {
     int32_t rank, peer;  /**< of the communicator or tree; peer -1: none */
     uint32_t level;      /**< how deep in its tree */
     uint64_t group;      /**< communicator or tree, alike on all its ranks */
-    char name[64];       /**< "allreduce", "up", ... */
+    char name[60];       /**< "allreduce", "up", ... */
+    uint32_t size;       /**< ranks of the group; 0: nobody said */
     char group_name[24]; /**< "MPI_COMM_WORLD", a tree's shape, ... */
 };
 

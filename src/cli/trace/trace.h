@@ -18,7 +18,7 @@ struct trace_ring {
 /** What the records of one collector, or of those alike of all ranks, come to:
  * durations from their first time to their last one. */
 struct trace_span {
-    char type[24], name[64], group[24];
+    char type[24], name[60], group[24];
     uint64_t count, timed, sum_ns, most_ns;
 };
 

@@ -30,6 +30,7 @@ static uint32_t hop_of(struct poise_coll *coll)
             .type = POISE_TRACE_HOP,
             .rank = coll->rank,
             .peer = parent,
+            .size = (uint32_t)coll->size,
         };
         snprintf(place.name, sizeof place.name, "rank %d of %d", coll->rank,
                  coll->size);

@@ -76,7 +76,9 @@ static int on_leave(struct poise_walk_entry *entry, void *arg)
 {
     struct pairs *pairs = arg;
     struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = entry->depth}};
-    if (utimensat(poise_walk_counterpart_fd(entry),
+    struct stat st;
+    if (fstatat(poise_walk_dirfd(entry), entry->name, &st, 0) == 0 &&
+        utimensat(poise_walk_counterpart_fd(entry),
                   poise_walk_counterpart_name(entry), times,
                   AT_SYMLINK_NOFOLLOW) == 0) {
         count(&pairs->left);
@@ -285,19 +287,39 @@ static void test_errors(void **state)
 
 /* ---- deep --------------------------------------------------------------- */
 
-/* A chain is copied and its times are set from below, with 64 descriptors;
- * then it is compared. */
+/* With names so long that one call opens few of them. */
+static void chain(int root, int depth)
+{
+    char name[201];
+    int at = dup(root);
+    memset(name, 'd', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    for (int i = 0; i < depth; i++) {
+        int next = tree_dir(at, name);
+        if (i % 100 == 0) {
+            tree_file(next, "f");
+        }
+        close(at);
+        at = next;
+    }
+    close(at);
+}
+
+/* A chain is copied and its times are set from below, with 64 descriptors, of
+ * which workers that might be added hold some; then it is compared. What was
+ * closed is opened again, but not much of it: from below, each step would
+ * otherwise begin at the top. */
 static void test_deep_copy(void **state)
 {
     (void)state;
-    int depth = getenv("POISE_TEST_SOAK") ? 20000 : 4000;
+    int depth = getenv("POISE_TEST_SOAK") ? 20000 : 400;
     char from[256], to[256], copy[300];
     const char *root = from, *there = copy;
     struct rlimit before, few = {64, 64};
     int fd = tree_temporary(from);
     close(tree_temporary(to));
     snprintf(copy, sizeof copy, "%s/copy", to);
-    tree_chain(fd, depth);
+    chain(fd, depth);
     getrlimit(RLIMIT_NOFILE, &before);
     few.rlim_max = before.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -305,9 +327,14 @@ static void test_deep_copy(void **state)
                                       .root_count = 1,
                                       .counterparts = &there,
                                       .post = true,
-                                      .pool.threads = 2},
+                                      .pool.threads = 2,
+                                      .pool.threads_max = 32},
                           .make = true};
+    poise_fault_arm(POISE_FAULT_OPEN, UINT64_MAX, EIO, false);
     assert_int_equal(pairs_run(NULL, &pairs), 0);
+    assert_in_range(poise_fault_calls(POISE_FAULT_OPEN), depth,
+                    depth * (5 + depth / 300));
+    poise_fault_arm(POISE_FAULT_OPEN, 0, 0, false);
     assert_int_equal(pairs.bad + pairs.missing + pairs.not_there, 0);
     assert_int_equal(pairs.errors, 0);
     assert_int_equal(pairs.same, 1 + depth + depth / 100);

@@ -51,6 +51,8 @@ enum {
     FDS_PER_PAIR = 5,   /* also: the counterpart, one on its way, and three
                            that callbacks open: two files, a directory */
     CHAIN_SHORT = 32,   /* directories: reopened at once */
+    FDS_CHAIN = 16,     /* what is open of a deep chain on the way up: it is
+                           halved until it is short */
     FDS_RETRIES = 2000, /* rounds of 1 ms when no descriptor can be had */
 };
 
@@ -80,8 +82,8 @@ int walk_fds_init(struct walk_fds *fds, unsigned wanted,
     unsigned used = fds_in_use();
     long left = used >= (unsigned)soft ? 0 : soft - (long)used - FDS_RESERVE;
     /* Each worker in flight holds some: fewer of them where there are few. */
-    unsigned most = left > FDS_LEAST * 4 ? (unsigned)(left / (each + 1)) : 1;
-    most = most > 0 ? most : 1;
+    long spare = left - (counterparts ? 2 : 1) * FDS_CHAIN;
+    unsigned most = spare > each ? (unsigned)(spare / each) : 1;
     if (*workers > most) {
         *workers = most;
     }
@@ -482,19 +484,31 @@ static int chain_verify(int fd, const struct poise_walk_dir *dir)
     return st.st_ino == dir->ino && st.st_dev == dir->dev ? 0 : -ESTALE;
 }
 
-/* Open one piece of the chain; the descriptor is published and pinned. */
+/* Whether what `n` names led to is to stay open: not where so many like it
+ * follow that they would drive out all else, and this one, too. What is near
+ * the end is soon wanted by who goes up, of the directory and its counterpart
+ * in turn. */
+static bool chain_keeps(const struct walk_fds *fds,
+                        const struct walk_chain *chain, size_t n)
+{
+    return chain->count / n <= fds->limit / (fds->counterparts ? 4 : 2);
+}
+
+/* Open one piece of the chain; the descriptor is published and pinned, or, if
+ * nothing is reached, the caller's alone. */
 static int chain_step(struct walk_fds *fds, struct walk_chain *chain, int at,
                       struct poise_walk_dir **reached)
 {
     /* Only the chain's owner reads these through const. */
     struct poise_walk_dir *dir =
         (struct poise_walk_dir *)chain->dirs[chain->count - 1];
+    size_t n = 1;
     int fd;
     if (!dir->parent) {
-        chain->count--;
+        n = chain->count-- / 2 + 1; /* as if what follows were near */
         fd = chain_open_root(fds, chain, dir);
     } else {
-        size_t n = chain_piece(chain);
+        n = chain_piece(chain);
         if (n == 0) {
             return -ENOMEM;
         }
@@ -507,6 +521,9 @@ static int chain_step(struct walk_fds *fds, struct walk_chain *chain, int at,
     }
     int code = chain->twin ? 0 : chain_verify(fd, dir);
     int open = code;
+    if (code == 0 && !chain_keeps(fds, chain, n)) {
+        return fd;
+    }
     if (code == 0) {
         open = chain->twin ? twin_publish(fds, dir, fd)
                            : walk_fd_publish(fds, dir, fd);
@@ -557,6 +574,8 @@ static int chain_pin(struct walk_fds *fds, struct walk_chain *chain,
         int next = chain_step(fds, chain, fd, &reached);
         if (owner) {
             chain_unpin(chain, owner);
+        } else if (fd >= 0) {
+            close(fd);
         }
         if (next < 0) {
             return next;

@@ -404,6 +404,34 @@ static void test_order(void **state)
     tree_remove(where_fd, "order");
 }
 
+/* With links followed one thread goes down a chain and up again, with few of
+ * its directories open: not each step begins at the top. Something is read
+ * after each directory, whatever the order. */
+static void test_deep_followed(void **state)
+{
+    enum { DEPTH = 400 };
+    (void)state;
+    int fd = tree_dir(where_fd, "chain");
+    for (int i = 0; i < DEPTH; i++) {
+        tree_file(fd, "before");
+        int below = tree_dir(fd, "d");
+        tree_file(fd, "behind");
+        close(fd);
+        fd = below;
+    }
+    close(fd);
+    struct job job = {.shape = oracle_shapes[0]};
+    static const char *const argv[] = {"--inodes", "-s", "chain"};
+    set_words(&job, 3, argv);
+    job.options.dereference = true;
+    poise_fault_arm(POISE_FAULT_OPEN, UINT64_MAX, EIO, false);
+    assert_string_equal(lines_of(&job, 0), "1201\tchain\n");
+    assert_in_range(poise_fault_calls(POISE_FAULT_OPEN), DEPTH, 6 * DEPTH);
+    poise_fault_arm(POISE_FAULT_OPEN, 0, 0, false);
+    poise_buf_free(&job.out);
+    tree_remove(where_fd, "chain");
+}
+
 static void test_checkpoint_refused(void **state)
 {
     (void)state;
@@ -516,6 +544,7 @@ int main(void)
         cmocka_unit_test(test_charges),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_deep_followed),
         cmocka_unit_test(test_checkpoint_refused),
         cmocka_unit_test(test_faults),
     };

@@ -5,8 +5,9 @@
  * order in which GNU du reads.
  *
  * The names of the directories on the way are in memory, but only the last few
- * of them are open: those above are opened again, from the operand, when the
- * way leads back to them.
+ * of them are open. When the way leads back to one above them it is opened
+ * again, from the nearest that is open; of those between, the ones at 1, 2, 4,
+ * ... levels from it stay open, for the next such time.
  */
 #include "internal.h"
 
@@ -105,11 +106,11 @@ static int open_level(struct follow *f, size_t index)
     int at = index > 0 ? f->levels[index - 1].fd : AT_FDCWD;
     char *end = f->path.data + level->path_len, saved = *end;
     *end = '\0';
-    level->fd = openat(at, f->path.data + level->name,
-                       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-    int code = level->fd < 0 ? -errno : 0;
+    int fd = poise_file_open(at, f->path.data + level->name,
+                             O_RDONLY | O_DIRECTORY | O_NONBLOCK, 0);
     *end = saved;
-    return code;
+    level->fd = fd < 0 ? -1 : fd;
+    return fd < 0 ? fd : 0;
 }
 
 /* The way leads back to the last level: open it again with those above. */
@@ -124,7 +125,8 @@ static int reopen_last(struct follow *f)
         if (code < 0) {
             return code;
         }
-        if (i + FOLLOW_OPEN < f->depth && i > 0) {
+        size_t above = f->depth - i; /* levels, of the one before */
+        if (i > first && above > FOLLOW_OPEN && (above & (above - 1)) != 0) {
             close(f->levels[i - 1].fd);
             f->levels[i - 1].fd = -1;
         }

@@ -82,6 +82,10 @@ struct poise_coll_options {
      * alone hears (-EMSGSIZE), and the handle stays of use: for programs that
      * go on. Only where all ranks share memory; else -EPROTO as ever. */
     bool lenient;
+    /** What records of its calls say they belong to (poise_trace_place), the
+     * same on all ranks; 0: poise_world_id. */
+    uint64_t group;
+    const char *group_name; /**< NULL: none; copied */
 };
 
 /** Collective over the world, which must outlive the handle; agrees on one

@@ -67,6 +67,9 @@ POISE_API void poise_world_destroy(struct poise_world *world);
 
 POISE_API int poise_world_rank(const struct poise_world *world);
 POISE_API int poise_world_size(const struct poise_world *world);
+/** A number that its ranks alike have for this world, and most likely for no
+ * other one; never 0. */
+POISE_API uint64_t poise_world_id(const struct poise_world *world);
 /** Whether other threads may run while this one communicates (false under
  * MPI_THREAD_SINGLE). */
 POISE_API bool poise_world_threads_allowed(const struct poise_world *world);
@@ -324,6 +327,18 @@ POISE_API int poise_world_agree(struct poise_world *world, int code);
  */
 POISE_API int poise_world_trace_begin(struct poise_world *world,
                                       const char *path);
+/**
+ * Compare clocks again, where rank 0 finds that it is time: 5 s after the last
+ * comparison, later after 1/16 of the time that the session has taken so far.
+ * For who makes calls that all ranks count alike, as often as that lasts: so
+ * `calls` were made since the last time, and in `next` is after how many more
+ * to come again (at most 512; UINT64_MAX: never, all clocks are one). Costs a
+ * message from rank 0 to all others, and where it is time ten messages there
+ * and back for each other clock. Collective over a world that began a session;
+ * nothing in others.
+ */
+POISE_API int poise_world_trace_compare(struct poise_world *world,
+                                        uint64_t calls, uint64_t *next);
 /** Compare clocks again and end the session that this world began, if it did.
  * Collective. poise_world_destroy does so where poise_world_create began it. */
 POISE_API int poise_world_trace_end(struct poise_world *world);

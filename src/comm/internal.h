@@ -152,6 +152,8 @@ struct comm_letter {
 struct poise_world {
     struct comm_transport *transport;
     int rank, size;
+    uint64_t id;     /* poise_world_id */
+    uint64_t splits; /* worlds made of it, the same on every rank */
     struct comm_placements placements;
     struct comm_heap kept; /* arrived, not yet received */
     uint64_t order;        /* of arrivals */
@@ -161,6 +163,10 @@ struct poise_world {
     uint32_t woken; /* __atomic access: set by any thread */
     bool records;   /* the environment of rank 0 asks for a session */
     struct poise_trace *trace; /* of the session that it began; else NULL */
+    /* Of its clocks, at rank 0: when the session began, they were compared,
+     * somebody asked. */
+    uint64_t began_ns, compared_ns, asked_ns;
+    bool one_clock; /* there is nothing to compare */
 };
 
 /* Send with `len` bytes of data and a trailer for `tag`'s flags. */
@@ -168,6 +174,10 @@ int comm_post(struct poise_world *world, int dest, int tag, const void *data,
               size_t len, const void *trailer, size_t trailer_len);
 /* Move one message from the transport to where it belongs: 1, 0, negative. */
 int comm_take_in(struct poise_world *world);
+/* After how many calls some `left_ns` will be over, if `calls` of them took
+ * `since_ns`: at least 1, and few enough to hear of it that they take longer
+ * than they did. */
+uint64_t comm_session_next(uint64_t since_ns, uint64_t calls, uint64_t left_ns);
 /* Nanoseconds from now to `due_ns`, 0 if past. */
 uint64_t comm_time_left(uint64_t due_ns);
 

@@ -1,8 +1,8 @@
 /*
  * A session: a trace of each rank, and what the clock of each host is in that
  * of rank 0. Of ranks with the same clock the lowest one compares it with rank
- * 0's, by messages there and back, at the beginning and at the end; so the
- * error has a bound, and the drift in between shows.
+ * 0's, by messages there and back: at the beginning, at the end, and in between
+ * where all ranks come by; so the error has a bound, and the drift shows.
  */
 #include "internal.h"
 
@@ -17,6 +17,14 @@
 /* How long the two that compare their clocks look again and again before they
  * wait: a wake-up in between would make the error larger. */
 #define SESSION_SPIN_NS UINT64_C(2000000)
+/* How long after a comparison the next one is due, and in which part of the
+ * time since the session began: in a year there are 222, fewer than a file
+ * keeps. */
+#define SESSION_COMPARE_NS UINT64_C(5000000000)
+#define SESSION_COMPARE_PART 16
+/* Calls after which rank 0 is asked again at the latest: they may become slower
+ * than they were. */
+#define SESSION_CALLS 512
 
 struct clock_id {
     uint64_t id[2];
@@ -175,6 +183,12 @@ static int compare_clocks(struct poise_world *world)
     if (code < 0) {
         goto free_clocks;
     }
+    world->one_clock = true;
+    for (int rank = 1; rank < world->size; rank++) {
+        world->one_clock =
+            world->one_clock && is_same(&clocks[0], &clocks[rank]);
+    }
+    world->compared_ns = world->asked_ns = poise_clock_ns();
     for (int rank = 1; rank < world->size && code == 0; rank++) {
         if (!is_leader(clocks, rank)) {
             continue;
@@ -285,10 +299,64 @@ int poise_world_trace_begin(struct poise_world *world, const char *path)
     code = create(world, &decision);
     free(decision.path);
     if (code == 0) {
+        world->began_ns = poise_clock_ns();
         code = compare_clocks(world);
     }
     if (code == 0) {
         poise_trace_use(world->trace);
+    }
+    return code;
+}
+
+uint64_t comm_session_next(uint64_t since_ns, uint64_t calls, uint64_t left_ns)
+{
+    double next =
+        (double)calls * (double)left_ns / (double)(since_ns > 0 ? since_ns : 1);
+    return next < 1 ? 1 : next < SESSION_CALLS ? (uint64_t)next : SESSION_CALLS;
+}
+
+/* Rank 0's decision: whether it is time, and when to ask again. */
+static void consider(struct poise_world *world, uint64_t calls, bool *due,
+                     uint64_t *next)
+{
+    uint64_t now = poise_clock_ns();
+    uint64_t since = now - world->compared_ns;
+    uint64_t wait = (now - world->began_ns) / SESSION_COMPARE_PART;
+    wait = wait > SESSION_COMPARE_NS ? wait : SESSION_COMPARE_NS;
+    *due = since >= wait;
+    *next = comm_session_next(now - world->asked_ns, calls,
+                              *due ? wait : wait - since);
+    world->asked_ns = now;
+}
+
+int poise_world_trace_compare(struct poise_world *world, uint64_t calls,
+                              uint64_t *next)
+{
+    struct poise_buf word = {0};
+    uint64_t after = 1;
+    bool due = false;
+    *next = UINT64_MAX;
+    if (!world->trace || world->one_clock) {
+        return 0;
+    }
+    if (world->rank == 0) {
+        consider(world, calls, &due, &after);
+        poise_buf_u64(&word, after);
+        poise_buf_u64(&word, due);
+    }
+    int code = poise_world_broadcast(world, 0, &word);
+    if (code == 0) {
+        struct poise_reader reader = poise_reader_of(word.data, word.len);
+        after = poise_reader_u64(&reader);
+        due = poise_reader_u64(&reader) != 0;
+        code = reader.error;
+    }
+    poise_buf_free(&word);
+    if (code == 0 && due) {
+        code = compare_clocks(world);
+    }
+    if (code == 0) {
+        *next = after;
     }
     return code;
 }

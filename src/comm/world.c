@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- setting up --------------------------------------------------------- */
 
@@ -22,6 +23,20 @@ static struct poise_world *world_on(struct comm_transport *transport)
     world->rank = transport->rank;
     world->size = transport->size;
     return world;
+}
+
+static uint64_t id_of(uint64_t text)
+{
+    uint64_t id = poise_hash_u64(text);
+    return id ? id : 1;
+}
+
+/* Not from the random numbers that others go by, which would be others then. */
+static uint64_t new_id(void)
+{
+    uint64_t text[3] = {poise_clock_ns(), (uint64_t)getpid()};
+    text[2] = (uint64_t)(uintptr_t)text; /* another one in each thread */
+    return id_of(poise_hash_bytes(text, sizeof text, 0));
 }
 
 static const char *choose(const char *option, const char *variable)
@@ -98,6 +113,7 @@ static int exchange_layout(struct poise_world *world,
     if (world->rank == 0 && code == 0) {
         poise_buf_reset(&all);
         poise_buf_varint(&all, choose(options->trace, "POISE_TRACE") != NULL);
+        poise_buf_u64(&all, new_id());
         code = comm_layout_pack(&layout, world->size, &all);
         free(layout.placements);
     }
@@ -109,6 +125,7 @@ static int exchange_layout(struct poise_world *world,
     if (code == 0) {
         struct poise_reader reader = poise_reader_of(all.data, all.len);
         world->records = poise_reader_varint(&reader) != 0;
+        world->id = poise_reader_u64(&reader);
         code = comm_layout_unpack(&reader, world->size, out);
     }
 free_bytes:
@@ -171,6 +188,7 @@ int poise_world_create_local(int size, const struct poise_local_options *opts,
     if (code < 0) {
         goto free_made;
     }
+    uint64_t id = new_id();
     for (int rank = 0; rank < size; rank++) {
         struct comm_layout layout;
         made[rank] = world_on(transports[rank]);
@@ -178,6 +196,7 @@ int poise_world_create_local(int size, const struct poise_local_options *opts,
             code = -ENOMEM;
             continue;
         }
+        made[rank]->id = id;
         if (code == 0) {
             code =
                 layout_of_process(opts ? opts->topology : NULL, size, &layout);
@@ -328,6 +347,8 @@ int poise_world_split(struct poise_world *world, enum poise_level level,
     part->transport = transport;
     part->rank = rank;
     part->size = count;
+    part->id =
+        id_of(poise_hash_u64(world->id + ++world->splits) + (uint64_t)ranks[0]);
     *out = part;
     return 0;
 
@@ -381,6 +402,11 @@ int poise_world_size(const struct poise_world *world)
 bool poise_world_threads_allowed(const struct poise_world *world)
 {
     return world->transport->threads_allowed;
+}
+
+uint64_t poise_world_id(const struct poise_world *world)
+{
+    return world->id;
 }
 
 const char *poise_world_name(const struct poise_world *world)

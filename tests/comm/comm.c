@@ -5,6 +5,7 @@
  */
 #include "../temporary.h"
 #include "comm/internal.h"
+#include "trace/internal.h"
 
 #include "../ranks.h"
 
@@ -472,6 +473,90 @@ static void test_out_of_step(void **state)
     assert_int_equal(results[1], -EPROTO);
 }
 
+/* ---- clocks between beginning and end ------------------------------------ */
+
+static int compare_rank(struct poise_world *world, void *arg)
+{
+    uint64_t next = 0;
+    EXPECT(poise_world_trace_compare(world, 5, &next) == 0);
+    EXPECT(next == UINT64_MAX); /* there is no session */
+    EXPECT(poise_world_trace_begin(world, arg) == 0);
+    EXPECT(world->trace && world->trace->head->offsets == 1);
+    EXPECT(poise_world_trace_compare(world, 5, &next) == 0);
+    EXPECT(next == UINT64_MAX); /* there is one clock */
+    world->one_clock = false;
+    EXPECT(poise_world_trace_compare(world, 5, &next) == 0);
+    EXPECT(next >= 1 && next <= 512);
+    EXPECT(world->trace->head->offsets == 1); /* it was not time */
+    if (world->rank == 0) {
+        world->compared_ns -= 6000 * MS;
+        world->began_ns -= 6000 * MS;
+    }
+    EXPECT(poise_world_trace_compare(world, 5, &next) == 0);
+    EXPECT(world->trace->head->offsets == 2); /* it was */
+    world->one_clock = false;
+    if (world->rank == 0) {
+        world->compared_ns -= 6000 * MS;
+        world->began_ns -= 160000 * MS; /* a sixteenth is more */
+    }
+    EXPECT(poise_world_trace_compare(world, 5, &next) == 0);
+    EXPECT(world->trace->head->offsets == 2);
+    EXPECT(poise_world_trace_end(world) == 0);
+    return 0;
+}
+
+/* Rank 0 says when clocks are compared again, and all do it. */
+static void test_compare(void **state)
+{
+    (void)state;
+    char path[TEMPORARY_BYTES], other[TEMPORARY_BYTES + 8];
+    int fd = mkstemp(temporary_name(path, "compare"));
+    assert_true(fd >= 0 && close(fd) == 0 && unlink(path) == 0);
+    snprintf(other, sizeof other, "%s.1", path);
+    run_clean(2, NULL, compare_rank, path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(other), 0);
+    /* 100 calls in a second, and 2 to go; none was fast enough to tell; as
+     * slow as can be; so fast that they may become slower. */
+    assert_int_equal(comm_session_next(1000 * MS, 100, 2000 * MS), 200);
+    assert_int_equal(comm_session_next(0, 1, 5000 * MS), 512);
+    assert_int_equal(comm_session_next(60000 * MS, 1, 5000 * MS), 1);
+    assert_int_equal(comm_session_next(1, UINT64_MAX, UINT64_MAX), 512);
+}
+
+static int id_rank(struct poise_world *world, void *arg)
+{
+    uint64_t *ids = arg;
+    struct poise_world *part, *all;
+    ids[3 * world->rank] = poise_world_id(world);
+    EXPECT(poise_world_split(world, POISE_LEVEL_NODE, &part) == 0);
+    EXPECT(poise_world_split(world, POISE_LEVEL_WORLD, &all) == 0);
+    ids[3 * world->rank + 1] = poise_world_id(part);
+    ids[3 * world->rank + 2] = poise_world_id(all);
+    poise_world_destroy(all);
+    poise_world_destroy(part);
+    return 0;
+}
+
+/* Alike on the ranks of a world, and on those of no other. */
+static void test_id(void **state)
+{
+    (void)state;
+    struct poise_local_options opts = {.topology = "1x2x1"};
+    uint64_t ids[12], again[12];
+    run_clean(4, &opts, id_rank, ids);
+    run_clean(4, &opts, id_rank, again);
+    for (int i = 3; i < 12; i++) {
+        bool same = i % 3 != 1 || i / 6 == 0;
+        assert_true((ids[i] == ids[i % 3]) == same);
+    }
+    assert_int_equal(ids[7], ids[10]); /* ranks 2 and 3 */
+    assert_true(ids[0] != ids[1] && ids[0] != ids[2] && ids[1] != ids[2]);
+    for (int i = 0; i < 12; i++) {
+        assert_true(ids[i] != 0 && ids[i] != again[i]);
+    }
+}
+
 /* ---- faults ------------------------------------------------------------- */
 
 static int faulty_rank(struct poise_world *world, void *arg)
@@ -523,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_drop),    cmocka_unit_test(test_wait),
         cmocka_unit_test(test_cost),    cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_barrier), cmocka_unit_test(test_out_of_step),
+        cmocka_unit_test(test_compare), cmocka_unit_test(test_id),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

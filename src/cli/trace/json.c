@@ -103,11 +103,31 @@ static void json_values(const struct poise_trace_event *event,
     poise_json_end_array(json);
 }
 
+/* Where it was recorded. The ranks are those of the group. */
+static void json_place(const struct poise_trace_place *place,
+                       struct poise_json *json)
+{
+    struct poise_buf group = {0};
+
+    poise_json_bytes(json, "name", place->name, strlen(place->name));
+    poise_json_bytes(json, "group", place->group_name,
+                     strlen(place->group_name));
+    /* As text: half of them are no numbers of JSON's readers. */
+    poise_buf_printf(&group, "%016llx", (unsigned long long)place->group);
+    poise_json_string(json, "group_id", poise_buf_str(&group));
+    poise_buf_free(&group);
+    poise_json_i64(json, "group_rank", place->rank);
+    if (place->peer >= 0) {
+        poise_json_i64(json, "group_peer", place->peer);
+    }
+}
+
 static void json_event(const struct trace_show *show,
                        const struct poise_trace_moment *moment,
                        struct poise_json *json)
 {
     const struct poise_trace_view *view = show->files[moment->file].view;
+    struct poise_trace_place place;
     struct poise_trace_type type;
     uint64_t duration;
     char name[24];
@@ -120,6 +140,10 @@ static void json_event(const struct trace_show *show,
     poise_json_bytes(json, "ring", moment->name, strlen(moment->name));
     poise_json_bytes(json, "type", name, strlen(name));
     poise_json_u64(json, "collector", moment->event->collector);
+    if (moment->event->collector >= POISE_TRACE_COLLECTOR &&
+        poise_trace_place(view, moment->event->collector, &place)) {
+        json_place(&place, json);
+    }
     poise_json_u64(json, "sequence", moment->event->sequence);
     if (poise_trace_type(view, moment->event->collector, &type)) {
         if (trace_duration(show, moment, &type, &duration)) {

@@ -8,6 +8,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void coll_record_forget(struct poise_coll *coll)
 {
@@ -31,7 +32,9 @@ static uint32_t hop_of(struct poise_coll *coll)
             .rank = coll->rank,
             .peer = parent,
             .size = (uint32_t)coll->size,
+            .group = coll->group,
         };
+        memcpy(place.group_name, coll->group_name, sizeof place.group_name);
         snprintf(place.name, sizeof place.name, "rank %d of %d", coll->rank,
                  coll->size);
         coll->collector = poise_trace_collector(trace, &place);

@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,9 @@ int poise_coll_create(struct poise_world *world,
         coll->size = poise_world_size(world);
         coll->reproducible = options->reproducible;
         coll->lenient = options->lenient;
+        coll->group = options->group ? options->group : poise_world_id(world);
+        snprintf(coll->group_name, sizeof coll->group_name, "%s",
+                 options->group_name ? options->group_name : "");
         coll->piece_bytes =
             options->piece_bytes ? options->piece_bytes : PIECE_BYTES;
         coll->piece_bytes = (coll->piece_bytes + LEAST_PIECE_BYTES - 1) /

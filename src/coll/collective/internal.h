@@ -177,7 +177,9 @@ struct poise_coll {
     int *sources;
     struct poise_buf message, scratch;
     struct poise_coll_stats stats;
-    uint64_t *sent;            /* [size] */
+    uint64_t *sent; /* [size] */
+    uint64_t group; /* for traces */
+    char group_name[24];
     struct poise_trace *trace; /* that knows `collector`; never followed */
     uint32_t collector;        /* of this rank's hop, */
     int collector_peer;        /* to this parent */

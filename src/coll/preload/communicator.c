@@ -3,6 +3,7 @@
  * made when the first of its collectives comes by; and the counts of calls.
  */
 #include "communicator.h"
+#include "events.h"
 #include "rules.h"
 
 #include <poise/comm.h>
@@ -104,6 +105,9 @@ static struct {
 
 __thread int preload_inside;
 
+/* What every call goes through. */
+#define FAST static inline __attribute__((always_inline))
+
 /* ---- what is asked for -------------------------------------------------- */
 
 static bool is_set(const char *name)
@@ -166,16 +170,15 @@ void preload_say_error(const char *before)
     poise_buf_free(&text);
 }
 
-/* What was asked for cannot be: to go on without would only look right. All
- * ranks have the same error; the first says so and ends all. */
-static void refuse(const struct state *state)
+/* To go on without would only look right. */
+void preload_refuse(MPI_Comm comm, int rank)
 {
-    if (state->rank == 0) {
+    if (rank == 0) {
         preload_say_error("");
         poise_file_drain_output();
-        PMPI_Abort(state->comm, WRONG_USE);
+        PMPI_Abort(comm, WRONG_USE);
     }
-    PMPI_Barrier(state->comm);
+    PMPI_Barrier(comm);
 }
 
 /* ---- communicators ------------------------------------------------------ */
@@ -219,7 +222,12 @@ static int make_condition(struct state *state)
  * size has the tree that fits its seats. */
 static int make_trees(struct state *state)
 {
-    struct poise_coll_options options = {.lenient = true};
+    char name[EVENTS_NAME];
+    struct poise_coll_options options = {
+        .lenient = true,
+        .group = events_group(state),
+        .group_name = events_name(state, name),
+    };
     struct poise_coll_tree *tree = NULL;
     int all = 0, code = 0;
     PMPI_Comm_size(MPI_COMM_WORLD, &all);
@@ -289,7 +297,7 @@ static void make_parts(struct state *state)
     if (PMPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, state->comm) !=
             MPI_SUCCESS ||
         any) {
-        refuse(state);
+        preload_refuse(state->comm, state->rank);
     }
     if (state->rank == 0 &&
         !__atomic_exchange_n(&preload.warned, true, __ATOMIC_RELAXED)) {
@@ -316,7 +324,7 @@ static __thread struct {
     uint64_t ended;
 } last;
 
-static struct state *find(MPI_Comm comm)
+FAST struct state *find(MPI_Comm comm)
 {
     uint64_t ended = __atomic_load_n(&preload.ended, __ATOMIC_ACQUIRE);
     if (last.state && last.comm == comm && last.ended == ended) {
@@ -388,6 +396,7 @@ static void make(struct state *state)
 static void free_state(struct state *state)
 {
     free_parts(state);
+    events_forget(state);
     free(state);
 }
 
@@ -450,7 +459,7 @@ void preload_forget(MPI_Comm comm)
     }
     pthread_mutex_unlock(&preload.lock);
     if (state && !state->world) {
-        free(state);
+        free_state(state);
     } else if (state) {
         preload_inside++;
         end_some();
@@ -462,7 +471,7 @@ void preload_forget(MPI_Comm comm)
 
 /* Not before MPI_Init, which a program with sessions never calls: there is no
  * world then that trees could be read for. */
-static bool is_running(void)
+FAST bool is_running(void)
 {
     int begun = 0;
     if (!__atomic_load_n(&preload.begun, __ATOMIC_RELAXED) &&
@@ -472,7 +481,7 @@ static bool is_running(void)
     return __atomic_load_n(&preload.begun, __ATOMIC_RELAXED) && !preload.over;
 }
 
-bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out)
+FAST bool look(MPI_Comm comm, struct seat *out)
 {
     if (preload_inside || comm == MPI_COMM_NULL || !is_running()) {
         return false;
@@ -486,12 +495,23 @@ bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out)
         seat.size = seat.state->size;
     }
     *out = seat;
-    if (!seat.state) {
-        return false; /* the library has refused it */
+    return seat.state; /* NULL: the library has refused it */
+}
+
+bool preload_look(MPI_Comm comm, struct seat *out)
+{
+    return look(comm, out);
+}
+
+bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out)
+{
+    if (!look(comm, out)) {
+        return false;
     }
-    if (seat.state->inter) {
+    const struct state *state = out->state;
+    if (state->inter) {
         preload_count(entry, INTER);
-    } else if (seat.size == 1 || (seat.state->tried && !seat.state->coll)) {
+    } else if (out->size == 1 || (state->tried && !state->coll)) {
         preload_count(entry, OTHER);
     } else {
         return true;
@@ -536,6 +556,11 @@ struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
 void preload_count(enum entry entry, enum reason reason)
 {
     __atomic_fetch_add(&preload.counts[entry][reason], 1, __ATOMIC_RELAXED);
+}
+
+const char *preload_name(enum entry entry)
+{
+    return entry_names[entry];
 }
 
 /* The class of an error that is not MPI's own. */
@@ -586,12 +611,13 @@ static uint64_t host_hash(void)
 
 void preload_begin(void)
 {
-    enum { ASKED, HAS_FILE, AFTER, HAS_SITES, HOST, NOT_HOST, FACTS };
+    enum { ASKED, HAS_FILE, AFTER, HAS_SITES, HOST, NOT_HOST, TRACED, FACTS };
     uint64_t host = host_hash();
     bool sites = is_set("POISE_SITES") || is_set("POISE_TOPOLOGY");
     long long any[FACTS],
-        mine[FACTS] = {is_asked(), is_file(),       -1,
-                       sites,      (long long)host, -(long long)host};
+        mine[FACTS] = {is_asked(),     is_file(),       -1,
+                       sites,          (long long)host, -(long long)host,
+                       events_wanted()};
     int code = MPI_SUCCESS;
     /* What is wrong with it is said below, by all. */
     if (read_limit() == 0 && preload.has_after) {
@@ -603,6 +629,9 @@ void preload_begin(void)
                     : any[HAS_SITES] || any[HOST] != -any[NOT_HOST]
                         ? AFTER_FAR
                         : AFTER_NEAR;
+    if (any[TRACED]) {
+        events_begin();
+    }
     struct state *world = any[ASKED] ? note(MPI_COMM_WORLD, &code) : NULL;
     if (world) {
         make(world);
@@ -634,6 +663,7 @@ static bool has_more_to_end(void)
 void preload_end(void)
 {
     preload.over = true;
+    events_end();
     for (size_t i = 0; i < BUCKETS; i++) {
         while (preload.buckets[i]) {
             preload_forget(preload.buckets[i]->comm);

@@ -79,6 +79,7 @@ struct state {
     struct poise_world *world; /* NULL: the library serves it, still or ever */
     struct poise_coll *coll;
     struct poise_coll_if *cond; /* NULL: nothing is conditional here */
+    struct marks *marks; /* what traces know of it (events.c); NULL: nothing */
 };
 
 /* Who I am in the communicator of a call. */
@@ -92,8 +93,11 @@ struct seat {
 /* Above 0 while Poise itself calls MPI. */
 extern __thread int preload_inside __attribute__((visibility("hidden")));
 
-/* Look a communicator up, without its other ranks. False: the library serves
- * this call, whatever is asked. */
+/* Look a communicator up, alone, and count nothing. False: nothing is known of
+ * it, and nothing will be. */
+bool preload_look(MPI_Comm comm, struct seat *out);
+/* The same of a call that comes. False: the library serves it, whatever is
+ * asked. */
 bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out);
 /* The trees to use for `bytes` from each rank, or NULL: the library's turn.
  * Collective over the communicator, when its calls have come up to the limit.
@@ -108,8 +112,13 @@ void preload_forget(MPI_Comm comm);
  * MPI's, too (above 0), of which its handler has to hear. */
 int preload_result(enum entry entry, const struct seat *seat, int code);
 void preload_count(enum entry entry, enum reason reason);
+/* "Barrier", ... */
+const char *preload_name(enum entry entry);
 /* A communicator of this process alone, which returns errors. */
 MPI_Comm preload_quiet(void);
+/* Say the last error, and end the job: what was asked for cannot be. All ranks
+ * come here, and the first of them says so. */
+void preload_refuse(MPI_Comm comm, int rank);
 /* MPI runs now: what is asked for by the environment must be possible, else
  * the job ends with status 2. Collective over MPI_COMM_WORLD. */
 void preload_begin(void);

@@ -7,6 +7,7 @@
  * arguments that it would refuse (check.c).
  */
 #include "check.h"
+#include "events.h"
 #include "rules.h"
 #include "types.h"
 #include "view.h"
@@ -21,6 +22,7 @@ struct moves {
     struct seat seat;
     struct poise_coll *coll;
     uint64_t bytes; /* as checked */
+    bool right;     /* its arguments, as far as that was found out */
     struct view in, out;
     enum poise_coll_type type; /* of reductions */
     enum poise_coll_op op;
@@ -389,6 +391,7 @@ static struct poise_coll *choose(const struct row *row, struct moves *moves)
         return NULL;
     }
     bool right = row->check(&moves->seat, call, &moves->bytes);
+    moves->right = right;
     if (call->right) {
         *call->right = right;
     }
@@ -459,6 +462,46 @@ static int move(const struct row *row, struct moves *moves)
     return code;
 }
 
+static inline int serve(const struct row *row, struct moves *moves)
+{
+    const struct call *call = moves->call;
+    if (preload_sit(call->entry, call->comm, &moves->seat)) {
+        moves->coll = choose(row, moves);
+    }
+    if (!moves->coll) {
+        return moves->seat.code ? moves->seat.code : row->native(call);
+    }
+    preload_inside++;
+    bool moved = row->in != NOTHING;
+    if (moved) {
+        moves->in = moves->out = (struct view){0};
+    }
+    int code = moved ? move(row, moves) : row->run(moves);
+    return preload_result(call->entry, &moves->seat, code);
+}
+
+/* The same, and a record of it. Communicators of one rank were not looked at
+ * closer. */
+__attribute__((noinline)) static int serve_traced(const struct row *row,
+                                                  struct moves *moves)
+{
+    const struct call *call = moves->call;
+    moves->bytes = 0;
+    moves->right = false;
+    uint64_t enter = poise_clock_ticks();
+    int code = serve(row, moves);
+    uint64_t left = poise_clock_ticks();
+    struct state *state = moves->seat.state;
+    if (state) {
+        if (moves->seat.size == 1 && !state->inter && code == MPI_SUCCESS) {
+            moves->right = row->check(&moves->seat, call, &moves->bytes);
+        }
+        events_call(call->entry, state, moves->right,
+                    &(struct events_span){enter, left, moves->bytes, code});
+    }
+    return code;
+}
+
 int preload_serve(const struct call *call)
 {
     const struct row *row = &rows[call->entry];
@@ -466,17 +509,5 @@ int preload_serve(const struct call *call)
     moves.call = call;
     moves.seat = (struct seat){0};
     moves.coll = NULL;
-    if (preload_sit(call->entry, call->comm, &moves.seat)) {
-        moves.coll = choose(row, &moves);
-    }
-    if (!moves.coll) {
-        return moves.seat.code ? moves.seat.code : row->native(call);
-    }
-    preload_inside++;
-    bool moved = row->in != NOTHING;
-    if (moved) {
-        moves.in = moves.out = (struct view){0};
-    }
-    int code = moved ? move(row, &moves) : row->run(&moves);
-    return preload_result(call->entry, &moves.seat, code);
+    return poise_trace_is_on() ? serve_traced(row, &moves) : serve(row, &moves);
 }

@@ -1,0 +1,226 @@
+/*
+ * Each collective call of the program leaves a record: which one it was on its
+ * communicator, when it began and ended. Nothing is done for that unless a
+ * trace is in force. Communicators get a number that is alike on all of their
+ * ranks, which rank 0 draws and tells the others behind their first call that
+ * is right on all of them; where all ranks of the session call, they also
+ * compare the clocks of their hosts from time to time.
+ */
+#include "events.h"
+
+#include <poise/comm.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(OPEN_MPI)
+#define FLAVOUR "ompi"
+#else
+#define FLAVOUR "mpich"
+#endif
+
+/* MPI_COMM_WORLD's number; those of others are drawn. */
+#define EVENTS_WORLD 1
+
+/* What traces know of a communicator. */
+struct marks {
+    struct poise_trace *trace; /* that knows the collectors; never followed */
+    uint64_t calls;            /* while one was in force */
+    uint64_t right;            /* of those, that all ranks know to be right */
+    uint64_t asked, next; /* of the right ones: when clocks were last thought
+                             of, and when to think of them again */
+    uint64_t group;       /* 0: not known yet */
+    uint32_t collectors[ENTRIES]; /* 0: none */
+};
+
+/* A preload has no handle to keep these in: it is the program's only MPI. */
+static struct {
+    struct poise_world *session; /* of all ranks; NULL: none was begun */
+    bool threads;                /* several may call at once */
+} events;
+
+/* ---- the session --------------------------------------------------------- */
+
+/* Processes that were spawned would find their parents' file. */
+bool events_wanted(void)
+{
+    int rank = -1;
+    MPI_Comm parent = MPI_COMM_NULL;
+    const char *path = getenv("POISE_TRACE");
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank != 0 || !path || !*path) {
+        return false;
+    }
+    return PMPI_Comm_get_parent(&parent) == MPI_SUCCESS &&
+           parent == MPI_COMM_NULL;
+}
+
+void events_begin(void)
+{
+    MPI_Comm all = MPI_COMM_WORLD;
+    int rank = 0, level = MPI_THREAD_SINGLE;
+    PMPI_Comm_rank(all, &rank);
+    PMPI_Query_thread(&level);
+    events.threads = level == MPI_THREAD_MULTIPLE;
+    preload_inside++;
+    int code = poise_world_adopt(FLAVOUR, &all, sizeof all, &events.session);
+    if (code == 0) {
+        code = poise_world_trace_begin(events.session, getenv("POISE_TRACE"));
+    }
+    if (code < 0) {
+        preload_refuse(all, rank);
+    }
+    preload_inside--;
+}
+
+void events_end(void)
+{
+    if (!events.session) {
+        return;
+    }
+    preload_inside++;
+    if (poise_world_trace_end(events.session) < 0) {
+        preload_say_error("");
+    }
+    poise_world_destroy(events.session);
+    events.session = NULL;
+    preload_inside--;
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+uint64_t events_group(const struct state *state)
+{
+    return state->comm == MPI_COMM_WORLD ? EVENTS_WORLD
+           : state->marks                ? state->marks->group
+                                         : 0;
+}
+
+const char *events_name(const struct state *state, char *out)
+{
+    int len = 0;
+    out[0] = '\0';
+    if (PMPI_Comm_get_name(state->comm, out, &len) != MPI_SUCCESS || !out[0]) {
+        snprintf(out, EVENTS_NAME, "%s of %d",
+                 state->inter ? "intercommunicator" : "communicator",
+                 state->size);
+    }
+    return out;
+}
+
+static void forget_collectors(struct marks *marks)
+{
+    struct poise_trace *trace =
+        __atomic_load_n(&poise_trace_in_force, __ATOMIC_RELAXED);
+    for (int e = 0; e < ENTRIES; e++) {
+        if (marks->trace && marks->trace == trace) {
+            poise_trace_collector_end(trace, marks->collectors[e]);
+        }
+        marks->collectors[e] = 0;
+    }
+    marks->trace = trace;
+}
+
+static uint32_t collector_of(enum entry entry, const struct state *state)
+{
+    struct marks *marks = state->marks;
+    if (marks->collectors[entry] == 0) {
+        char name[EVENTS_NAME];
+        struct poise_trace_place place = {.type = POISE_TRACE_CALL,
+                                          .rank = state->rank,
+                                          .peer = -1,
+                                          .group = events_group(state)};
+        snprintf(place.name, sizeof place.name, "MPI_%s", preload_name(entry));
+        snprintf(place.group_name, sizeof place.group_name, "%.23s",
+                 events_name(state, name));
+        marks->collectors[entry] = poise_trace_collector(marks->trace, &place);
+    }
+    return marks->collectors[entry];
+}
+
+void events_forget(struct state *state)
+{
+    if (state->marks) {
+        forget_collectors(state->marks);
+        free(state->marks);
+        state->marks = NULL;
+    }
+}
+
+/* ---- what all ranks of a communicator do ----------------------------------
+ */
+
+/* The number of its trees, if it has some since this call: those that get trees
+ * later have it from here. */
+static void learn_group(struct state *state)
+{
+    uint64_t group = state->world ? poise_world_id(state->world)
+                                  : poise_hash_u64(poise_clock_ns()) | 2;
+    if (state->size == 1 || state->world ||
+        PMPI_Bcast(&group, 1, MPI_UINT64_T, 0, state->comm) == MPI_SUCCESS) {
+        state->marks->group = group;
+        forget_collectors(state->marks);
+    }
+}
+
+/* Several threads may call at once on communicators of all ranks, but on
+ * MPI_COMM_WORLD one at a time. */
+static bool may_compare(const struct state *state)
+{
+    return events.session && !state->inter &&
+           (state->comm == MPI_COMM_WORLD ||
+            (!events.threads &&
+             state->size == poise_world_size(events.session)));
+}
+
+static void compare(struct marks *marks)
+{
+    if (marks->right < marks->next) {
+        return;
+    }
+    uint64_t next;
+    if (poise_world_trace_compare(events.session, marks->right - marks->asked,
+                                  &next) < 0) {
+        preload_say_error("");
+    }
+    marks->asked = marks->right;
+    marks->next = next < UINT64_MAX - marks->right ? marks->right + next : next;
+}
+
+/* ---- a call ---------------------------------------------------------------
+ */
+
+void events_call(enum entry entry, struct state *state, bool right,
+                 const struct events_span *span)
+{
+    if (!state->marks) {
+        state->marks = calloc(1, sizeof *state->marks);
+        if (!state->marks) {
+            return; /* memory is short: what was not recorded is not counted */
+        }
+        state->marks->group = events_group(state);
+        state->marks->next = 1;
+    }
+    struct marks *marks = state->marks;
+    if (marks->trace !=
+        __atomic_load_n(&poise_trace_in_force, __ATOMIC_RELAXED)) {
+        forget_collectors(marks);
+    }
+    preload_inside++;
+    bool alike = right && !state->inter;
+    if (alike && marks->group == 0) {
+        learn_group(state);
+    }
+    marks->calls++;
+    poise_trace_put(poise_trace_ring(), collector_of(entry, state),
+                    marks->calls, span->enter, span->left, span->bytes,
+                    (uint64_t)span->code);
+    if (alike) {
+        marks->right++;
+        if (may_compare(state)) {
+            compare(marks);
+        }
+    }
+    preload_inside--;
+}

@@ -278,24 +278,13 @@ static bool bounds_at(const struct timeline *line, int64_t ns, int64_t *low,
     return *low <= *high;
 }
 
-/* The offset at a time of the host's, and its error. */
-static int64_t offset_at(const struct timeline *line, int64_t ns,
-                         uint64_t *error_ns)
+/* The straight line between the measurements around a time, or what the nearest
+ * one says; and by how much that may be wrong if clocks drift by no more than
+ * they should where nothing was measured. */
+static int64_t interpolate(const struct timeline *line, int64_t ns,
+                           uint64_t *error_ns)
 {
     const struct poise_trace_offset *before, *after;
-    int64_t low, high;
-    *error_ns = 0;
-    if (line->way == POISE_TRACE_SAME) {
-        return 0;
-    }
-    if (line->way == POISE_TRACE_WALL) {
-        *error_ns = POISE_TRACE_UNKNOWN;
-        return line->wall_offset_ns;
-    }
-    if (bounds_at(line, ns, &low, &high)) {
-        *error_ns = (uint64_t)(high - low + 1) / 2;
-        return low + (high - low) / 2;
-    }
     around(line, ns, &before, &after);
     const struct poise_trace_offset *near = before ? before : after;
     uint64_t error = near->error_ns, way = distance(ns, near);
@@ -309,6 +298,29 @@ static int64_t offset_at(const struct timeline *line, int64_t ns,
         way = way < distance(ns, after) ? way : distance(ns, after);
     }
     *error_ns = error + (uint64_t)drifted(way);
+    return offset;
+}
+
+/* The offset at a time of the host's, and its error: on the straight line, but
+ * never beyond what the measurements allow. */
+static int64_t offset_at(const struct timeline *line, int64_t ns,
+                         uint64_t *error_ns)
+{
+    int64_t low, high;
+    *error_ns = 0;
+    if (line->way == POISE_TRACE_SAME) {
+        return 0;
+    }
+    if (line->way == POISE_TRACE_WALL) {
+        *error_ns = POISE_TRACE_UNKNOWN;
+        return line->wall_offset_ns;
+    }
+    int64_t offset = interpolate(line, ns, error_ns);
+    if (bounds_at(line, ns, &low, &high)) {
+        offset = offset < low ? low : offset > high ? high : offset;
+        *error_ns = (uint64_t)(high - offset > offset - low ? high - offset
+                                                            : offset - low);
+    }
     return offset;
 }
 

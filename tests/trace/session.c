@@ -198,6 +198,44 @@ static void test_three_hosts(void **state)
     }
 }
 
+/* A clock that drifts steadily and was compared well, three times: between two
+ * of them its offset is on the straight line, much better than is promised, and
+ * of each part it is the line of that part. */
+static void test_drift(void **state)
+{
+    (void)state;
+    const struct host hosts[2] = {{.ticks_at_origin = 1},
+                                  {777, (int64_t)SECOND, 6}};
+    const int64_t bent = 8000; /* of the offset, in the middle */
+    const char *paths[2] = {path_of("d"), path_of("d.1")};
+    struct file files[2];
+    for (int i = 0; i < 2; i++) {
+        files[i] = make(paths[i], &hosts[i], i, 2, (uint64_t)i + 1);
+    }
+    measured(&files[1], 0, 0, 100);
+    measured(&files[1], SECOND, bent, 100);
+    measured(&files[1], 2 * SECOND, 0, 100);
+    for (int i = 0; i < 2; i++) {
+        finish(&files[i]);
+    }
+    struct poise_trace_session *session = look(paths, 2);
+    int64_t start, ns;
+    uint64_t error;
+    poise_trace_session_time(session, 0, ticks_of(&hosts[0], 0), &start,
+                             &error);
+    for (uint64_t t = 0; t <= 2 * SECOND; t += SECOND / 10) {
+        int64_t part = (int64_t)(t < SECOND ? t : 2 * SECOND - t);
+        int64_t right = (int64_t)t + bent * part / (int64_t)SECOND;
+        poise_trace_session_time(session, 1, ticks_of(&hosts[1], t), &ns,
+                                 &error);
+        assert_true(llabs(ns - start - right) <= 200);
+        assert_true(error >= 100 && error <= 15000);
+    }
+    poise_trace_session_close(session);
+    assert_int_equal(unlink(paths[0]), 0);
+    assert_int_equal(unlink(paths[1]), 0);
+}
+
 /* Nobody compared the clocks: by the time of day, and that is said. */
 static void test_unmeasured(void **state)
 {
@@ -425,6 +463,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_three_hosts),
+        cmocka_unit_test(test_drift),
         cmocka_unit_test(test_unmeasured),
         cmocka_unit_test(test_no_negative_latency),
         cmocka_unit_test(test_circle),

@@ -11,6 +11,7 @@
  *   effects.c   chance: loss, jitter, order, copies, wrong bits
  *   counts.c    how late packets were
  *   link.c      when a packet is due, and those that wait: no system calls
+ *   events.c    packets as events of a trace
  *   control.c   asking a gateway: other links, what goes over one
  *   gateway.c   packets from one descriptor to another, at their time
  *   device.c    the network device of a host: a tunnel, or a pair
@@ -22,6 +23,7 @@
 #ifndef POISE_WAN_INTERNAL_H
 #define POISE_WAN_INTERNAL_H
 
+#include <poise/trace.h>
 #include <poise/wan.h>
 
 /* ---- packets (segment.c) ------------------------------------------------- */
@@ -61,6 +63,7 @@ struct wan_packet {
     uint64_t order;
     uint64_t due_ns;
     uint64_t wire_ns; /* that it took the last line */
+    uint64_t number;  /* among those of its line */
     uint64_t queued_ns, entered_ns;
     uint64_t unseen_ns; /* that it may have waited to be read */
 };
@@ -175,6 +178,8 @@ struct wan_line {
     uint64_t key_ns;         /* when something happens next */
     unsigned place;          /* in the heap of lines; UINT_MAX: nothing will */
     bool bad;                /* in a burst of losses */
+    uint64_t came;           /* packets, so far */
+    uint32_t packets, drops; /* collectors, where a trace is in force */
     struct poise_rng rng[WAN_CHANCES];
 };
 
@@ -219,6 +224,16 @@ uint64_t wan_lines_due(const struct wan_lines *lines);
  * one, or NULL. They go back by wan_packets_done. */
 struct wan_packet *wan_lines_take(struct wan_lines *lines, uint64_t now_ns);
 void wan_packets_done(struct wan_lines *lines, struct wan_packet *packets);
+
+/* What is recorded where a trace is in force (events.c); `begin` once all lines
+ * are there. */
+int wan_events_begin(struct wan_lines *lines);
+/** It has passed the line, and is due. */
+void wan_event_packet(const struct wan_line *line,
+                      const struct wan_packet *packet);
+/** It is gone; `why` has at most eight letters. */
+void wan_event_drop(const struct wan_line *line,
+                    const struct wan_packet *packet, const char *why);
 
 /* What happens by chance to the next packet of a line (effects.c). */
 bool wan_effect_lost(struct wan_line *line);

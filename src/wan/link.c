@@ -72,6 +72,9 @@ int wan_lines_create(const struct poise_wan_topology *topology,
     out->counts = counts;
     out->start_ns = now_ns;
     int code = wan_lines_changed(out);
+    if (code == 0 && poise_trace_is_on()) {
+        code = wan_events_begin(out);
+    }
     if (code < 0) {
         wan_lines_free(out);
     }
@@ -91,6 +94,9 @@ static void line_drop(struct wan_lines *lines, struct wan_line *line,
 {
     for (struct wan_packet *packet = dropped; packet; packet = packet->next) {
         count(&line->counts->dropped, 1);
+        if (poise_trace_is_on()) {
+            wan_event_drop(line, packet, "queue");
+        }
     }
     wan_packets_done(lines, dropped);
 }
@@ -373,6 +379,16 @@ static void line_send(struct wan_lines *lines, struct wan_line *line,
     }
 }
 
+/* The packet is on its way, and it is known when it is due. */
+static void depart(struct wan_lines *lines, struct wan_line *line,
+                   struct wan_packet *packet, bool ordered)
+{
+    fly(lines, line, packet, ordered);
+    if (poise_trace_is_on()) {
+        wan_event_packet(line, packet);
+    }
+}
+
 /* The packet has left the line: what becomes of it behind. */
 static void line_pass(struct wan_lines *lines, struct wan_line *line,
                       struct wan_packet *packet)
@@ -381,11 +397,14 @@ static void line_pass(struct wan_lines *lines, struct wan_line *line,
     uint64_t latency = conditions(lines, link, line->free_ns).latency_ns;
     if (line->port) {
         packet->due_ns = line->free_ns;
-        fly(lines, line, packet, true);
+        depart(lines, line, packet, true);
         return;
     }
     if (wan_effect_lost(line) || !wan_effect_corrupt(line, packet)) {
         count(&line->counts->lost, 1);
+        if (poise_trace_is_on()) {
+            wan_event_drop(line, packet, "loss");
+        }
         wan_packets_done(lines, packet);
         return;
     }
@@ -399,9 +418,9 @@ static void line_pass(struct wan_lines *lines, struct wan_line *line,
     }
     packet->due_ns =
         line->free_ns + (ahead ? 0 : wan_effect_latency(line, latency));
-    fly(lines, line, packet, !ahead && !link->any_order);
+    depart(lines, line, packet, !ahead && !link->any_order);
     if (twin) {
-        fly(lines, line, twin, !link->any_order);
+        depart(lines, line, twin, !link->any_order);
     }
 }
 
@@ -422,6 +441,8 @@ static void line_put(struct wan_lines *lines, struct wan_line *line,
 {
     struct poise_wan_sample now = conditions(lines, line->link, now_ns);
     uint64_t most = queue_most(line->link, now.bits_per_second);
+    packet->queued_ns = now_ns;
+    packet->number = line->came++;
     if (line->queue) {
         struct wan_packet *dropped = NULL;
         line->queue->most_bytes = line->link->queue_bytes  ? most

@@ -528,6 +528,33 @@ static void gateway_hurry(void)
     }
 }
 
+/* Begin the session of events that POISE_TRACE asks for. The gateway is the
+ * only one in it; it is killed at the end, and its file is whole all the same.
+ */
+static int gateway_record(void)
+{
+    const char *path = getenv("POISE_TRACE");
+    const char *events = getenv("POISE_TRACE_EVENTS");
+    struct poise_trace_options options = {.program = "poise wan"};
+    struct poise_trace *trace = NULL;
+    int64_t records = 0;
+    if (!path || !*path) {
+        return 0;
+    }
+    if (events && *events &&
+        poise_parse_int(events, 2, INT32_MAX, &records) < 0) {
+        return poise_error_set(EINVAL, "read POISE_TRACE_EVENTS", events,
+                               "not a number of records");
+    }
+    options.capacity = (unsigned)records;
+    int code = poise_trace_create(path, &options, &trace);
+    if (code == 0) {
+        poise_trace_use(trace);
+        poise_trace_name("gateway");
+    }
+    return code;
+}
+
 /* The gateway's own life; returns only if something goes wrong. */
 static void gateway_live(const char *folder,
                          struct poise_wan_topology *topology, int word)
@@ -541,6 +568,9 @@ static void gateway_live(const char *folder,
     int code = hosts && ports
                    ? gateway_prepare(folder, topology, hosts, ports, &counts)
                    : -ENOMEM;
+    if (code == 0) {
+        code = gateway_record();
+    }
     if (code == 0) {
         listener = wan_control_listen(file_of(folder, WAN_CONTROL, &path));
         code = listener < 0 ? listener : 0;

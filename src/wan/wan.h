@@ -245,8 +245,9 @@ struct poise_wan_testbed {
 
 /**
  * Make the testbed called `name` and return when all its hosts are there. The
- * gateway stays behind as a process of its own. -EEXIST: one of that name is
- * up. -ENOTSUP or -EPERM: what is missing, and how to get it.
+ * gateway stays behind as a process of its own; where the environment has
+ * POISE_TRACE it records packets there (<poise/trace.h>). -EEXIST: one of that
+ * name is up. -ENOTSUP or -EPERM: what is missing, and how to get it.
  */
 POISE_API int poise_wan_up(const char *name, const char *topology_path);
 /** Take it down, also what a crash left. -ENOENT: there is none. */

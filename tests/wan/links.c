@@ -697,6 +697,77 @@ static void test_change(void **state)
     bench_close(&b);
 }
 
+/* Each packet of a line, and each that it dropped, with its times. */
+static void test_events(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct poise_trace *trace;
+    struct poise_trace_view *view;
+    struct poise_trace_cursor cursor;
+    struct poise_trace_event e[16];
+    struct poise_trace_place place;
+    uint64_t start = poise_clock_ns(), at;
+    memset(&b, 0, sizeof b);
+    assert_int_equal(poise_trace_create(NULL, NULL, &trace), 0);
+    poise_trace_use(trace);
+    static const char text[] = "site a 1\nsite b 1\n"
+                               "link a -> b 10ms 8Mbit queue 2k\n"
+                               "link b -> a 1ms 8Mbit loss 100%\n";
+    assert_int_equal(
+        poise_wan_topology_parse(text, strlen(text), "t.wan", &b.topology), 0);
+    assert_int_equal(
+        wan_lines_create(&b.topology, b.counts, start, 1, &b.lines), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        put(&b, start, 0, 1, 1000, i); /* 1 ms each; the last finds no room */
+    }
+    put(&b, start + 7 * MS, 1, 0, 500, 9);
+    while (next(&b, &at) != UINT_MAX) {
+    }
+    /* Nothing is recorded once none is in force. */
+    poise_trace_use(NULL);
+    put(&b, start + 100 * MS, 0, 1, 1000, 5);
+    poise_trace_use(trace);
+    assert_int_equal(poise_trace_view_of(trace, &view), 0);
+    assert_int_equal(poise_trace_cursor(view, 0, &cursor), 0);
+    size_t count = poise_trace_read(&cursor, 16, e), packets = 0, drops = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct poise_trace_type type;
+        if (e[i].collector < POISE_TRACE_COLLECTOR) {
+            continue;
+        }
+        assert_true(poise_trace_type(view, e[i].collector, &type));
+        assert_true(poise_trace_place(view, e[i].collector, &place));
+        if (strcmp(type.name, "packet") == 0) {
+            uint64_t waited =
+                poise_clock_ticks_to_ns(e[i].values[1] - e[i].values[0]);
+            uint64_t took =
+                poise_clock_ticks_to_ns(e[i].values[2] - e[i].values[0]);
+            assert_string_equal(place.name, "a -> b");
+            assert_int_equal(e[i].sequence, packets);
+            assert_true(waited + 2 >= packets * MS && waited <= packets * MS);
+            assert_true(took + 2 >= (11 + packets) * MS &&
+                        took <= (11 + packets) * MS);
+            assert_int_equal(e[i].values[3], 1000);
+            packets++;
+        } else {
+            bool loss = drops == 1;
+            assert_string_equal(type.name, "drop");
+            assert_string_equal(place.name, loss ? "b -> a" : "a -> b");
+            assert_int_equal(e[i].sequence, loss ? 0 : 3);
+            assert_int_equal(e[i].values[1],
+                             poise_trace_text(loss ? "loss" : "queue"));
+            assert_int_equal(e[i].values[2], loss ? 500 : 1000);
+            drops++;
+        }
+    }
+    assert_int_equal(packets, 3);
+    assert_int_equal(drops, 2);
+    poise_trace_close(view);
+    bench_close(&b);
+    poise_trace_destroy(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -713,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_late),
         cmocka_unit_test(test_change),
+        cmocka_unit_test(test_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

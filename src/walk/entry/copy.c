@@ -136,16 +136,8 @@ int entry_source_check(struct entry_source *source)
 
 /* ---- the target ---------------------------------------------------------- */
 
-struct target {
-    int fd, dirfd;
-    const char *name;
-    char temporary[40]; /* "": it has none */
-    bool has_name;      /* its own */
-    mode_t asked;       /* with which it was made */
-};
-
-static int open_nameless(struct entry_copier *copier, struct target *target,
-                         mode_t mode)
+static int open_nameless(struct entry_copier *copier,
+                         struct entry_target *target, mode_t mode)
 {
     int code;
 
@@ -163,7 +155,7 @@ static int open_nameless(struct entry_copier *copier, struct target *target,
     return code < 0 ? code : 0;
 }
 
-static int open_named(struct target *target, mode_t mode)
+static int open_named(struct entry_target *target, mode_t mode)
 {
     int tries = 0, code;
 
@@ -184,7 +176,7 @@ static int open_named(struct target *target, mode_t mode)
 }
 
 /* In a folder that nobody sees: under its name. */
-static int open_direct(struct target *target, mode_t mode)
+static int open_direct(struct entry_target *target, mode_t mode)
 {
     int code = poise_file_open(target->dirfd, target->name,
                                O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
@@ -196,7 +188,7 @@ static int open_direct(struct target *target, mode_t mode)
 }
 
 /* Who does not see it may see no more of it than of the source. */
-static int open_target(struct entry_copier *copier, struct target *target,
+static int open_target(struct entry_copier *copier, struct entry_target *target,
                        const struct poise_walk_meta *meta)
 {
     /* Attributes take a right to write. */
@@ -215,7 +207,7 @@ static int open_target(struct entry_copier *copier, struct target *target,
     return code < 0 ? poise_error_set(-code, "make", target->name, NULL) : 0;
 }
 
-static void drop_target(struct target *target)
+static void drop_target(struct entry_target *target)
 {
     if (target->fd >= 0) {
         close(target->fd);
@@ -232,7 +224,7 @@ static void drop_target(struct target *target)
 
 /* Give the nameless file a name; -EEXIST, not recorded. */
 static int link_nameless(struct entry_copier *copier,
-                         const struct target *target, const char *name)
+                         const struct entry_target *target, const char *name)
 {
     int code = poise_fault_check(POISE_FAULT_RENAME);
     char path[40];
@@ -255,7 +247,7 @@ static int link_nameless(struct entry_copier *copier,
                : -errno;
 }
 
-static int name_target(struct entry_copier *copier, struct target *target,
+static int name_target(struct entry_copier *copier, struct entry_target *target,
                        const struct entry_taken *taken,
                        struct entry_copied *copied)
 {
@@ -290,7 +282,7 @@ static int name_target(struct entry_copier *copier, struct target *target,
 
 /* The file, made just now, has its data: all but its name. */
 static int finish_target(struct entry_copier *copier,
-                         const struct target *target,
+                         const struct entry_target *target,
                          const struct poise_walk_meta *meta,
                          struct entry_copied *copied)
 {
@@ -302,9 +294,53 @@ static int finish_target(struct entry_copier *copier,
                                       target->fd, target->name);
 }
 
+int entry_target_open(struct entry_copier *copier, int dirfd, const char *name,
+                      const struct poise_walk_meta *meta,
+                      struct entry_target *target)
+{
+    *target = (struct entry_target){.fd = -1, .dirfd = dirfd, .name = name};
+    return open_target(copier, target, meta);
+}
+
+/* Complete: it gets its name. */
+static int close_target(struct entry_copier *copier,
+                        struct entry_target *target,
+                        const struct entry_taken *taken,
+                        struct entry_copied *copied)
+{
+    int code = name_target(copier, target, taken, copied);
+
+    if (code == 0) {
+        int fd = target->fd;
+
+        target->fd = -1;
+        code = poise_file_close(fd, target->name);
+        target->has_name = false; /* no more ours to remove */
+    }
+    return code;
+}
+
+int entry_target_commit(struct entry_copier *copier,
+                        struct entry_target *target,
+                        const struct poise_walk_meta *meta,
+                        const struct entry_taken *taken,
+                        struct entry_copied *copied)
+{
+    int code = finish_target(copier, target, meta, copied);
+
+    code = code < 0 ? code : close_target(copier, target, taken, copied);
+    drop_target(target);
+    return code < 0 ? code : 0;
+}
+
+void entry_target_drop(struct entry_target *target)
+{
+    drop_target(target);
+}
+
 static int fill_target(struct entry_copier *copier,
                        const struct entry_source *source,
-                       const struct target *target,
+                       const struct entry_target *target,
                        const struct poise_walk_meta *meta,
                        struct entry_copied *copied)
 {
@@ -340,7 +376,8 @@ void copy_see_source(struct entry_copier *copier, const struct statx *stx)
 
 /* Once: 0, 1 if the source changed, or the error. */
 static int copy_once(struct entry_copier *copier, struct entry_source *source,
-                     struct target *target, const struct entry_taken *taken,
+                     struct entry_target *target,
+                     const struct entry_taken *taken,
                      struct entry_copied *copied)
 {
     struct poise_walk_meta meta;
@@ -350,8 +387,8 @@ static int copy_once(struct entry_copier *copier, struct entry_source *source,
         code = look_settled(source);
         return code < 0 ? code : 1;
     }
-    code = make_meta_of(source->fd, source->name, &source->stx,
-                        copier->options.keep, &meta, &copier->xattrs);
+    code = entry_meta_of(source->fd, source->name, &source->stx,
+                         copier->options.keep, &meta, &copier->xattrs);
     if (code == 0) {
         code = open_target(copier, target, &meta);
     }
@@ -364,24 +401,14 @@ static int copy_once(struct entry_copier *copier, struct entry_source *source,
     if (code == 0) {
         code = finish_target(copier, target, &meta, copied);
     }
-    if (code == 0) {
-        code = name_target(copier, target, taken, copied);
-    }
-    if (code == 0) {
-        int fd = target->fd;
-
-        target->fd = -1;
-        code = poise_file_close(fd, target->name);
-        target->has_name = false; /* no more ours to remove */
-    }
-    return code;
+    return code == 0 ? close_target(copier, target, taken, copied) : code;
 }
 
 int entry_copy(struct entry_copier *copier, struct entry_source *source,
                int dirfd, const char *name, const struct entry_taken *taken,
                struct entry_copied *copied)
 {
-    struct target target = {.fd = -1, .dirfd = dirfd, .name = name};
+    struct entry_target target = {.fd = -1, .dirfd = dirfd, .name = name};
     int code = 1;
 
     copy_see_source(copier, &source->stx);

@@ -310,8 +310,8 @@ static int finish(struct entry_copier *copier,
                    : poise_error_set(errno, "set the length of", name, NULL);
 
     if (code == 0) {
-        code = make_meta_of(source->fd, source->name, &source->stx,
-                            copier->options.keep, &meta, &copier->xattrs);
+        code = entry_meta_of(source->fd, source->name, &source->stx,
+                             copier->options.keep, &meta, &copier->xattrs);
     }
     if (code == 0) {
         code = make_attributes(-1, name, fd, &meta, copier->options.keep,

@@ -22,10 +22,13 @@
 
 #include <poise/entry.h>
 
+#include <limits.h>
+
 /** Asked when something has the name already (`there` is what lstat says of
  * it): 0: it goes, unless it is a directory, which is -EISDIR; 1: it goes with
  * all that is in it; negative: nothing is made, and this is the answer, whether
- * it is recorded or not. `ask` NULL: 0. */
+ * it is recorded or not; 2: it goes if it is no directory, or an empty one.
+ * `ask` NULL: 0. */
 struct entry_taken {
     int (*ask)(int dirfd, const char *name, const struct stat *there,
                void *arg);
@@ -102,6 +105,38 @@ int entry_copy(struct entry_copier *copier, struct entry_source *source,
                int dirfd, const char *name, const struct entry_taken *taken,
                struct entry_copied *copied);
 
+/** The metadata of what is open as `fd`, of which statx said `stx`; with xattrs
+ * if `keep` says so. `memory` is reset before. */
+int entry_meta_of(int fd, const char *name, const struct statx *stx,
+                  unsigned keep, struct poise_walk_meta *meta,
+                  struct poise_buf *memory);
+
+/* ---- from data of any origin --------------------------------------------- */
+
+/** A regular file in the making, as entry_copy makes one: of one thread, but
+ * that several may write to `fd`. The fields are not for the caller to change.
+ */
+struct entry_target {
+    int fd, dirfd;      /**< dirfd: borrowed */
+    const char *name;   /**< borrowed */
+    char temporary[40]; /**< "": it has none */
+    bool has_name;      /**< its own */
+    mode_t asked;       /**< with which it was made */
+};
+/** Begin it. It is empty; its data are put into target->fd. */
+int entry_target_open(struct entry_copier *copier, int dirfd, const char *name,
+                      const struct poise_walk_meta *meta,
+                      struct entry_target *target);
+/** Give it its attributes and its name (its length is the caller's). Whatever
+ * happens the making is over, and nothing temporary is left. */
+int entry_target_commit(struct entry_copier *copier,
+                        struct entry_target *target,
+                        const struct poise_walk_meta *meta,
+                        const struct entry_taken *taken,
+                        struct entry_copied *copied);
+/** Give up; also after the end. */
+void entry_target_drop(struct entry_target *target);
+
 /* ---- by several at a time ------------------------------------------------ */
 
 /** A file that is made in chunks. */
@@ -132,6 +167,16 @@ bool entry_chunks_is_left(int dirfd, const char *name);
 /** Whether the file system of this directory lets one at a time write to a
  * file, so that others would only wait. */
 bool entry_is_one_writer(int dirfd);
+
+/* ---- names that are one -------------------------------------------------- */
+
+/** Whether the directory ignores the case of letters, and lists what `name`
+ * leads to (`ino`: its inode) in another spelling: that is in `out`. */
+bool entry_other_spelling(int dirfd, const char *name, uint64_t ino,
+                          char out[NAME_MAX + 1]);
+/** Whether `name`, which is there, shows that the case of its letters matters:
+ * it is not there with all of them the other way round. */
+bool entry_is_only_spelling(int dirfd, const char *name);
 
 /* ---- the rest ------------------------------------------------------------ */
 

@@ -17,11 +17,6 @@ int make_attributes(int dirfd, const char *name, int fd,
 int make_attributes_new(struct entry_copier *copier, const char *name, int fd,
                         mode_t asked, const struct poise_walk_meta *meta,
                         unsigned *refused);
-/** The metadata of what is open as `fd`, of which statx said `stx`; with xattrs
- * if `keep` says so. `memory` is reset before. */
-int make_meta_of(int fd, const char *name, const struct statx *stx,
-                 unsigned keep, struct poise_walk_meta *meta,
-                 struct poise_buf *memory);
 
 /** From its temporary name to its own, whatever is there: a whole directory if
  * `replace`, else -EISDIR if it is not empty. Whatever fails leaves what was

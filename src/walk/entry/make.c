@@ -146,7 +146,7 @@ int make_placed(int dirfd, const char *temporary, const char *name,
                                    "a directory is in its place");
         }
         *replaced = true;
-        return make_in_place(dirfd, temporary, name, whole > 0);
+        return make_in_place(dirfd, temporary, name, whole == 1);
     }
     /* What appears in this moment stays. */
     code = change_name(dirfd, temporary, name, RENAME_NOREPLACE);

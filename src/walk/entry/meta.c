@@ -352,9 +352,9 @@ int poise_walk_meta_get(int dirfd, const char *name, unsigned keep,
     return 0;
 }
 
-int make_meta_of(int fd, const char *name, const struct statx *stx,
-                 unsigned keep, struct poise_walk_meta *meta,
-                 struct poise_buf *memory)
+int entry_meta_of(int fd, const char *name, const struct statx *stx,
+                  unsigned keep, struct poise_walk_meta *meta,
+                  struct poise_buf *memory)
 {
     struct bearer bearer = {.fd = fd, .is_open = true};
     int code = 0;

@@ -12,11 +12,15 @@
 struct values {
     struct cli_engine engine;
     bool extract, list, null_ended, json, one_file_system, owner, xattrs;
-    int64_t parts;
+    int64_t parts, level;
+    int zstd; /* enum when */
     const char *where;
     int fsync;
     struct poise_walk_filter *filter;
 };
+
+enum when { AUTO, ALWAYS, NEVER };
+static const char *const whens[] = {"auto", "always", "never", NULL};
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is done"},
@@ -29,6 +33,14 @@ static const struct poise_option options[] = {
      .help = "N files OUT.0, OUT.1, ... instead of one OUT (default: 1, or "
              "one for each process)",
      .offset = offsetof(struct values, parts), .min = 1, .max = 100000},
+    {POISE_OPTION_ENUM, .name = "zstd", .arg = "WHEN", .implied = "always",
+     .help = "compress by Zstandard: always, never, or auto: if OUT ends in "
+             ".zst or .tzst (default: auto); -x and -t find out themselves",
+     .offset = offsetof(struct values, zstd), .choices = whens},
+    {POISE_OPTION_INT, .name = "level", .arg = "N",
+     .help = "compress at this level of Zstandard, 1 to 19 (default: 3, if at "
+             "all)",
+     .offset = offsetof(struct values, level), .min = 1, .max = 19},
     {POISE_OPTION_FLAG, .name = "one-file-system",
      .help = "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
@@ -146,6 +158,15 @@ static int work(struct cli_job *job, struct poise_archive_options *archive,
     return cli_job_code(job, code, result.errors);
 }
 
+static int compression(const struct values *values)
+{
+    if (values->zstd == NEVER) {
+        return -1;
+    }
+    return values->zstd == ALWAYS && values->level == 0 ? POISE_ARCHIVE_LEVEL
+                                                        : (int)values->level;
+}
+
 static int run(const struct values *values, char **operands, size_t count)
 {
     struct cli_job job;
@@ -163,6 +184,7 @@ static int run(const struct values *values, char **operands, size_t count)
         .archive = operands[values->extract || values->list ? 0 : count - 1],
         .destination = values->extract ? operands[1] : NULL,
         .parts = (unsigned)values->parts,
+        .compression = compression(values),
         .filter = values->filter,
         .sync = (enum poise_sync)values->fsync,
         .keep = POISE_WALK_KEEP_MODE | POISE_WALK_KEEP_TIMES |
@@ -194,8 +216,12 @@ static int check(const struct values *values, int count)
     } else if (values->list && values->json) {
         what = "--list and --json exclude each other";
     } else if ((values->extract || values->list) &&
-               (values->filter || values->parts > 0)) {
-        what = "--where and --parts say what is archived, not what is read";
+               (values->filter || values->parts > 0 || values->level > 0 ||
+                values->zstd != AUTO)) {
+        what = "--where, --parts, --zstd and --level say how it is archived: "
+               "not for what is read";
+    } else if (values->zstd == NEVER && values->level > 0) {
+        what = "--zstd=never and --level exclude each other";
     } else if (values->list && count != 1) {
         what = "wants IN: poise archive -t IN";
     } else if (values->extract && count != 2) {

@@ -27,6 +27,8 @@
 extern "C" {
 #endif
 
+enum { POISE_ARCHIVE_LEVEL = 3 };
+
 /** Over all ranks. */
 struct poise_archive_result {
     uint64_t entries;    /**< written, extracted or listed */
@@ -44,6 +46,9 @@ struct poise_archive_options {
     /** Create: how many parts. 0: one, or one for each rank; fewer than ranks
      * become as many as there are. */
     unsigned parts;
+    /** Create: compress by Zstandard, at this level (1 to 19). 0: where the
+     * name ends in .zst or .tzst, at POISE_ARCHIVE_LEVEL; negative: do not. */
+    int compression;
     struct poise_walk_filter *filter; /**< create: only what it matches, and
                                            directories on the way to it only if
                                            they match. NULL: all. Borrowed */

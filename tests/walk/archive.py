@@ -487,7 +487,7 @@ class Archive(unittest.TestCase):
     def test_full_disk(self):
         name = self.archive()
         before = os.listdir(self.out)
-        env = dict(ENV, POISE_FAULT="write:20:ENOSPC")
+        env = dict(ENV, POISE_FAULT="write:3:ENOSPC")
         done = subprocess.run([POISE, "archive", self.path("t"),
                                self.path("b.tar")], env=env,
                               stderr=subprocess.PIPE, check=False)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """poise archive by ranks of both MPIs, and killed at any moment.
 
-usage: archive_run.py --poise PATH [--full] [--kills N] [--seed N] [NAME...]
+usage: archive_run.py --poise PATH [--ignorecase MODULE] [--full] [--kills N]
+    [--seed N] [NAME...]
 
 After a kill there is no temporary file, and nothing half-written under a final
 name: what is there is extracted to the old tree or to the new one, or refused.
@@ -21,7 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import trees  # noqa: E402
 
 SLOWNESS = float(os.environ.get("POISE_TEST_SLOWNESS", "4"))
-POISE, FULL, KILLS, SEED = "", False, 3, 1
+POISE, FULL, KILLS, SEED, IGNORECASE = "", False, 3, 1, None
 
 
 def expect(truth, *words):
@@ -120,6 +121,83 @@ def test_ranks_trouble():
     for name in os.listdir("out/src"):
         with open(f"out/src/{name}", "rb") as file:
             expect(file.read() == name.encode() * 1000, name)
+
+
+# ---- targets ----------------------------------------------------------------
+
+def test_ignored_case():
+    """Names that are one at the target: the second is not made, and said."""
+    if not IGNORECASE:
+        print("  skipped: no --ignorecase")
+        return
+    os.makedirs("src/Dir")
+    os.makedirs("src/dir")
+    for name in ("README", "readme", "ReadMe", "other", "Dir/a", "dir/a"):
+        with open("src/" + name, "w", encoding="ascii") as file:
+            file.write(name)
+    os.symlink("x", "src/OTHER")
+    os.link("src/Dir/a", "src/Linked")
+    os.link("src/Dir/a", "src/linked")
+    run("src", "a")
+    os.mkdir("out")
+    there = {"LD_PRELOAD": IGNORECASE, "IGNORECASE": os.path.realpath("out")}
+    fuse = {**there, "IGNORECASE_INODES": "1"}
+    for words, env in ((["-j1"], there), (["-j2"], there), (["-j1"], fuse)):
+        done = run(*words, "-x", "a", "out", code=1, env=env)
+        lines = done.stderr.decode().splitlines()
+        expect(len(lines) in (5, 6) and
+               all("ignores the case" in line for line in lines), lines)
+        for one, two in (("readme", "readme"), ("linked", "linked"),
+                         ("dir", "dir"), ("other", "other")):
+            expect(any(line.lower().count(one) > 1 for line in lines), one, two)
+        made = sorted(name.lower() for name in os.listdir("out/src"))
+        expect(made == ["dir", "linked", "other", "readme"], made)
+        for at, _, names in os.walk("out/src"):
+            for name in names:
+                path = os.path.join(at, name)
+                if name.lower() != "linked" and not os.path.islink(path):
+                    with open(path, encoding="ascii") as file:
+                        expect(file.read() == path[8:], "mixed up", path)
+        clear("out/src")
+
+
+def test_many_parts():
+    """More parts than descriptors; of each only its reader has one."""
+    os.mkdir("src")
+    for i in range(300):
+        with open(f"src/{i}", "wb") as file:
+            file.write(b"%d" % i * 500)
+    os.symlink("x", "src/link")
+    run("--parts", "200", "src", "a")
+    for index in (True, False):
+        done = run("-x", "a", "out", before=[
+            "sh", "-c", 'ulimit -n 64; exec "$0" "$@"'])
+        expect(done.stderr == b"", done.stderr)
+        same("src", "out/src")
+        clear("out")
+        if index:
+            os.unlink("a.index")
+
+
+def test_shared():
+    """One large file by several threads, plain and compressed, and damaged."""
+    os.mkdir("src")
+    with open("src/large", "wb") as file:
+        for i in range(6):
+            file.write(random.Random(i).randbytes(1 << 20) + b"same" * 70000)
+    os.link("src/large", "src/too")
+    size = os.path.getsize("src/large")
+    for name in ("a", "a.zst"):
+        run("-j4", "src", name)
+        run("-j4", "-x", name, "out")
+        same("src", "out/src")
+        clear("out")
+        with open(name, "r+b") as file:
+            file.seek(size // 2)
+            file.write(b"wrong")
+        done = run("-j4", "-x", name, "out", code=1)
+        expect(b"damaged" in done.stderr and not os.listdir("out/src"), done)
+        clear("out")
 
 
 # ---- kills ------------------------------------------------------------------
@@ -273,16 +351,18 @@ def test_kill_extract():
 
 
 def main():
-    global POISE, FULL, KILLS, SEED
+    global POISE, FULL, KILLS, SEED, IGNORECASE
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--poise", required=True)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--ignorecase", help="module: a file system that does")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     POISE, FULL = os.path.realpath(args.poise), args.full
     KILLS, SEED = args.kills, args.seed
+    IGNORECASE = args.ignorecase and os.path.abspath(args.ignorecase)
     os.umask(0o022)
     tests = {name[5:]: test for name, test in globals().items()
              if name.startswith("test_")}

@@ -1,7 +1,6 @@
 /*
- * Writing an archive: the walk's hooks. A worker makes a member's headers,
- * takes the range that it needs of one of its rank's parts, and writes there,
- * while others write elsewhere in the same part.
+ * Writing an archive: the walk's hooks. What an entry is becomes a member,
+ * whose bytes put.c writes.
  *
  * Names of one inode lie in one part: the first that is met takes the data
  * along, under a lock until its range is taken, so that the others lie behind
@@ -18,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { LARGE = 4 * TAR_CHUNK }; /* files that are worth sharing */
+
 /* ---- members ------------------------------------------------------------ */
 
 int create_report(struct create *c, struct poise_worker *worker)
@@ -26,128 +27,6 @@ int create_report(struct create *c, struct poise_worker *worker)
     return c->options->error
                ? c->options->error(worker, poise_error_last(), c->options->arg)
                : 0;
-}
-
-/* Take a range of a part. */
-static uint64_t take(struct create_part *part, uint64_t bytes)
-{
-    return __atomic_fetch_add(&part->size, bytes, __ATOMIC_RELAXED);
-}
-
-/* A member is there. */
-static int put_line(struct create *c, struct create_space *space, unsigned part,
-                    const struct tar_entry *entry, const char *name)
-{
-    tar_index_put(&space->index, c->parts[part].number, entry, name);
-    space->entries++;
-    return space->index.len < TAR_SPOOL_BYTES
-               ? space->index.error
-               : tar_spool_put(&c->index, &space->index);
-}
-
-/* A member that consists of headers only. */
-static int put_headers(struct create *c, struct create_space *space,
-                       unsigned part, const struct tar_member *m)
-{
-    struct poise_buf *out = &space->out;
-    poise_buf_reset(out);
-    int code = tar_encode(m, out);
-    if (code < 0) {
-        return code;
-    }
-    struct tar_entry entry = {.offset = take(&c->parts[part], out->len),
-                              .bytes = out->len,
-                              .type = m->type};
-    for (size_t at = 0; at < out->len; at += TAR_CHUNK) {
-        size_t n = out->len - at < TAR_CHUNK ? out->len - at : TAR_CHUNK;
-        entry.hash = tar_hash(entry.hash, out->data + at, n);
-    }
-    code = poise_file_pwrite(c->parts[part].fd, out->data, out->len,
-                             entry.offset, c->parts[part].name);
-    return code < 0 ? code : put_line(c, space, part, &entry, m->name);
-}
-
-/* Write what was gathered for a range that is taken; empties it. */
-static int flush(struct create *c, unsigned part, struct create_space *space,
-                 struct tar_entry *entry, uint64_t *at)
-{
-    struct poise_buf *out = &space->out;
-    entry->hash = tar_hash(entry->hash, out->data, out->len);
-    int code = poise_file_pwrite(c->parts[part].fd, out->data, out->len,
-                                 entry->offset + *at, c->parts[part].name);
-    *at += out->len;
-    poise_buf_reset(out);
-    return code;
-}
-
-/* The bytes of one extent; zeros where the file has become shorter. 1: it
- * has. */
-static int put_extent(struct create *c, unsigned part,
-                      struct create_space *space, int fd,
-                      struct tar_extent extent, const char *name,
-                      struct tar_entry *entry, uint64_t *at)
-{
-    struct poise_buf *out = &space->out;
-    int code = 0, shorter = 0;
-    while (extent.len > 0 && code == 0) {
-        size_t room = TAR_CHUNK - out->len;
-        size_t want = extent.len < room ? (size_t)extent.len : room;
-        char *to = poise_buf_reserve(out, want);
-        ssize_t got = !to ? -ENOMEM
-                      : shorter
-                          ? 0
-                          : poise_file_pread(fd, to, want, extent.offset, name);
-        if (got == -ENOMEM) {
-            return -ENOMEM;
-        }
-        if (got < 0 || (size_t)got < want) {
-            size_t have = got > 0 ? (size_t)got : 0;
-            memset(to + have, 0, want - have);
-            shorter = got < 0 ? (int)got : shorter ? shorter : 1;
-        }
-        out->len += want;
-        extent.offset += want;
-        extent.len -= want;
-        code = out->len == TAR_CHUNK ? flush(c, part, space, entry, at) : 0;
-    }
-    return code < 0 ? code : shorter == -ENOMEM ? shorter : shorter ? 1 : 0;
-}
-
-/* Headers that were encoded, and the data, into the range. 1: the file became
- * shorter, or could not be read. */
-static int put_file(struct create *c, unsigned part, struct create_space *space,
-                    int fd, const struct tar_member *m, struct tar_entry *entry)
-{
-    struct poise_buf headers = space->headers, *out = &space->out;
-    struct tar_extent whole = {.len = m->data_size};
-    size_t count = m->sparse ? m->extent_count : 1;
-    uint64_t at = 0;
-    int code = 0, odd = 0;
-    poise_buf_reset(out);
-    entry->hash = 0;
-    for (size_t done = 0; done < headers.len && code >= 0;) {
-        size_t n = headers.len - done;
-        n = n < TAR_CHUNK ? n : TAR_CHUNK;
-        poise_buf_append(out, headers.data + done, n);
-        done += n;
-        code = out->len == TAR_CHUNK ? flush(c, part, space, entry, &at) : 0;
-    }
-    for (size_t i = 0; i < count && code >= 0; i++) {
-        code = put_extent(c, part, space, fd, m->sparse ? m->extents[i] : whole,
-                          m->name, entry, &at);
-        odd |= code > 0;
-    }
-    size_t rest = (size_t)(entry->bytes - at - out->len);
-    char *pad = code < 0 ? NULL : poise_buf_reserve(out, rest + 1);
-    if (code >= 0 && !pad) {
-        code = -ENOMEM;
-    }
-    if (code >= 0) {
-        memset(pad, 0, rest);
-        out->len += rest;
-        code = out->len > 0 ? flush(c, part, space, entry, &at) : 0;
-    }
-    return code < 0 ? code : odd;
 }
 
 /* Room for one more. */
@@ -207,90 +86,47 @@ static int find_extents(int fd, struct tar_member *m,
     return 0;
 }
 
-static bool is_changed(const struct statx *a, const struct statx *b)
+/* A regular file whose descriptor is open: written by this worker, or begun,
+ * for all that have time. */
+static int put_large(struct create *c, struct create_space *space,
+                     unsigned part, struct entry_source *source,
+                     struct tar_member *m, bool *locked,
+                     struct poise_worker *worker,
+                     struct poise_walk_entry *entry)
 {
-    return a->stx_size != b->stx_size ||
-           a->stx_mtime.tv_sec != b->stx_mtime.tv_sec ||
-           a->stx_mtime.tv_nsec != b->stx_mtime.tv_nsec ||
-           a->stx_ctime.tv_sec != b->stx_ctime.tv_sec ||
-           a->stx_ctime.tv_nsec != b->stx_ctime.tv_nsec;
-}
-
-/* The data again while they change, a few times. 1: they still did. */
-static int put_steady(struct create *c, unsigned part,
-                      struct create_space *space, int fd,
-                      const struct tar_member *m, struct tar_entry *entry)
-{
-    enum { TRIES = 3 };
-    int code = 0;
-    for (int i = 0; i < TRIES; i++) {
-        struct statx before, after;
-        if (poise_file_statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
-                             &before) < 0) {
-            before = (struct statx){0};
-        }
-        code = put_file(c, part, space, fd, m, entry);
-        if (code < 0) {
-            return code;
-        }
-        if (poise_file_statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
-                             &after) == 0 &&
-            !is_changed(&before, &after) && code == 0 &&
-            after.stx_size == m->meta.size) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* A regular file whose descriptor is open, into a range that is taken under the
- * lock of the names if `locked`, which is then given up. */
-static int put_regular(struct create *c, struct create_space *space,
-                       unsigned part, int fd, struct tar_member *m, bool locked,
-                       struct poise_worker *worker)
-{
-    struct tar_entry entry = {.type = '0'};
-    int code = m->meta.sparse ? find_extents(fd, m, space) : 0;
-    if (!m->meta.sparse) {
-        m->data_size = m->meta.size;
-    }
-    poise_buf_reset(&space->headers);
-    code = code < 0 ? code : tar_encode(m, &space->headers);
-    if (code == 0) {
-        entry.bytes = space->headers.len + tar_padded(m->data_size);
-        entry.offset = take(&c->parts[part], entry.bytes);
-    }
-    if (locked) {
+    struct create_job *job;
+    uint64_t chunks, id = 0;
+    int code = create_job_begin(c, space, part, source, m, &job);
+    if (*locked) {
         pthread_mutex_unlock(&c->lock);
+        *locked = false;
     }
     if (code < 0) {
         return code;
     }
-    code = put_steady(c, part, space, fd, m, &entry);
-    if (code < 0) {
-        return code;
+    if (entry && m->data_size >= LARGE) {
+        id = create_job_offer(c, job, &chunks);
     }
-    if (code > 0) {
-        poise_error_set(EBUSY, "archive", m->name,
-                        "it changed, or could not be read, while it was read");
-        code = create_report(c, worker);
+    if (id > 0) {
+        poise_walk_tag_set(entry, id);
+        poise_walk_chunks_set(entry, chunks);
+        return 0;
     }
-    space->data_bytes += m->data_size;
-    return code < 0 ? code : put_line(c, space, part, &entry, m->name);
+    return create_job_all(c, space, job, worker);
 }
 
-/* The first name of an inode, or a further one: then 1, and the link is done.
- */
+/* The first name of an inode, then the names are locked; or a further one: 1,
+ * and the link is done. */
 static int put_linked(struct create *c, struct create_space *space,
-                      unsigned part, struct tar_member *m, bool *locked)
+                      unsigned *part, struct tar_member *m, bool *locked)
 {
     pthread_mutex_lock(&c->lock);
     *locked = true;
-    int code = tar_names_find(&c->names, m->meta.dev, m->meta.ino, &part,
+    int code = tar_names_find(&c->names, m->meta.dev, m->meta.ino, part,
                               &space->first);
     if (code == 0) {
         code =
-            tar_names_add(&c->names, m->meta.dev, m->meta.ino, part, m->name);
+            tar_names_add(&c->names, m->meta.dev, m->meta.ino, *part, m->name);
     }
     if (code <= 0) {
         return code; /* locked until its range is taken */
@@ -300,7 +136,7 @@ static int put_linked(struct create *c, struct create_space *space,
     link.link = space->first.data;
     pthread_mutex_unlock(&c->lock);
     *locked = false;
-    code = put_headers(c, space, part, &link);
+    code = create_put_headers(c, space, *part, &link);
     return code < 0 ? code : 1;
 }
 
@@ -315,15 +151,66 @@ static char type_letter(mode_t mode)
                             : '\0';
 }
 
+/* What it is, and a descriptor if it is a regular file. */
+static int look(struct create *c, struct create_space *space, int dirfd,
+                const char *base, const char *name, unsigned char type,
+                struct entry_source *source, struct poise_walk_meta *meta)
+{
+    int code = -ENXIO;
+    if (type == DT_REG) {
+        code = entry_source_open(dirfd, base, source);
+    }
+    if (code == -ENXIO) { /* it is none, or none any more */
+        code = poise_walk_meta_get(dirfd, base, c->keep, meta, &space->memory);
+        if (code == 0 && S_ISREG(meta->mode)) {
+            code = entry_source_open(dirfd, base, source);
+        }
+    }
+    if (code < 0 && code != -ENOMEM) {
+        return poise_error_set(-code, "read", name, NULL);
+    }
+    return code < 0 || source->fd < 0
+               ? code
+               : entry_meta_of(source->fd, base, &source->stx, c->keep, meta,
+                               &space->memory);
+}
+
+/* A member that is no further name of another. */
+static int put_new(struct create *c, struct create_space *space, unsigned part,
+                   struct entry_source *source, struct tar_member *m,
+                   bool *locked, struct poise_worker *worker,
+                   struct poise_walk_entry *entry)
+{
+    int code = 0;
+    if (m->type != '0') {
+        code = create_put_headers(c, space, part, m);
+        /* Links to it lie behind it. */
+        return code == 0 && *locked ? create_flush(c, space) : code;
+    }
+    m->data_size = m->meta.size;
+    if (m->meta.sparse) {
+        code = find_extents(source->fd, m, space);
+    }
+    if (code < 0) {
+        return code;
+    }
+    if (!*locked && !m->sparse && m->data_size <= CREATE_SMALL &&
+        m->meta.xattrs_len <= CREATE_SMALL) {
+        return create_put_small(c, space, source, m, worker);
+    }
+    return put_large(c, space, part, source, m, locked, worker, entry);
+}
+
 int create_put(struct create *c, struct create_space *space, int dirfd,
-               const char *base, const char *name, struct poise_worker *worker)
+               const char *base, const char *name, unsigned char type,
+               struct poise_worker *worker, struct poise_walk_entry *entry)
 {
     struct tar_member m = {.name = name, .link = ""};
+    struct entry_source source = {.fd = -1};
     bool locked = false;
-    int fd = -1;
-    int code =
-        poise_walk_meta_get(dirfd, base, c->keep, &m.meta, &space->memory);
+    int code = look(c, space, dirfd, base, name, type, &source, &m.meta);
     if (code < 0) {
+        entry_source_close(&source);
         return code == -ENOMEM ? code : create_report(c, worker);
     }
     m.type = type_letter(m.meta.mode);
@@ -332,30 +219,17 @@ int create_put(struct create *c, struct create_space *space, int dirfd,
         space->skipped++;
         return 0;
     }
-    if (m.type == '0') {
-        fd = poise_file_open(dirfd, base,
-                             O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
-        if (fd < 0) {
-            poise_error_set(-fd, "open", name, NULL);
-            return create_report(c, worker);
-        }
-    }
     unsigned part = space->part;
     if (m.type != '5' && m.meta.links > 1) {
-        code = put_linked(c, space, part, &m, &locked);
+        code = put_linked(c, space, &part, &m, &locked);
     }
-    if (code == 0 && m.type == '0') {
-        code = put_regular(c, space, part, fd, &m, locked, worker);
-        locked = false;
-    } else if (code == 0) {
-        code = put_headers(c, space, part, &m);
+    if (code == 0) {
+        code = put_new(c, space, part, &source, &m, &locked, worker, entry);
     }
     if (locked) {
         pthread_mutex_unlock(&c->lock);
     }
-    if (fd >= 0) {
-        close(fd);
-    }
+    entry_source_close(&source);
     return code < 0 ? code : 0;
 }
 

@@ -62,10 +62,7 @@ static int part_open(struct create *c, struct create_part *part)
     part->fd = poise_output_fd(part->output);
     code = tar_encode_identity(
         &(struct tar_identity){c->id, part->number, c->all_parts}, &head);
-    if (code == 0) {
-        code = poise_file_pwrite(part->fd, head.data, head.len, 0, part->name);
-        part->size = head.len;
-    }
+    code = code < 0 ? code : create_part_begin(c, part, &head);
     poise_buf_free(&head);
     return code;
 }
@@ -83,6 +80,11 @@ static int parts_open(struct create *c)
     if (!c->parts) {
         return -ENOMEM;
     }
+    for (unsigned i = 0; i < c->part_count; i++) {
+        pthread_mutex_init(&c->parts[i].lock, NULL);
+        pthread_cond_init(&c->parts[i].free, NULL);
+        tar_spool_init(&c->parts[i].table);
+    }
     code = check_place(c);
     for (unsigned i = 0; i < c->part_count && code == 0; i++) {
         struct create_part *part = &c->parts[i];
@@ -96,16 +98,15 @@ static int parts_open(struct create *c)
     return code;
 }
 
-/* The marks of the end. */
+/* What workers gathered, and what ends each part. */
 static int parts_end(struct create *c)
 {
-    static const char zeros[TAR_END];
     int code = 0;
+    for (unsigned i = 0; i < c->space_count && code == 0; i++) {
+        code = create_flush(c, &c->spaces[i]);
+    }
     for (unsigned i = 0; i < c->part_count && code == 0; i++) {
-        struct create_part *part = &c->parts[i];
-        code = poise_file_pwrite(part->fd, zeros, sizeof zeros, part->size,
-                                 part->name);
-        part->size += sizeof zeros;
+        code = create_part_end(c, &c->parts[i]);
     }
     return code;
 }
@@ -121,18 +122,31 @@ static int parts_commit(struct create *c)
     return code;
 }
 
+static void part_free(struct create_part *part)
+{
+    poise_output_abort(part->output);
+    free(part->name);
+    poise_buf_free(&part->rows);
+    tar_spool_free(&part->table);
+    pthread_mutex_destroy(&part->lock);
+    pthread_cond_destroy(&part->free);
+}
+
 static void create_free(struct create *c)
 {
+    create_jobs_free(c);
     for (unsigned i = 0; c->parts && i < c->part_count; i++) {
-        poise_output_abort(c->parts[i].output);
-        free(c->parts[i].name);
+        part_free(&c->parts[i]);
     }
     free(c->parts);
     for (unsigned i = 0; i < c->space_count; i++) {
         struct create_space *space = &c->spaces[i];
         poise_buf_free(&space->memory);
-        poise_buf_free(&space->headers);
         poise_buf_free(&space->out);
+        poise_buf_free(&space->pending);
+        poise_buf_free(&space->chunk);
+        tar_packer_free(&space->packer);
+        tar_packer_free(&space->chunk_packer);
         poise_buf_free(&space->index);
         poise_buf_free(&space->path);
         poise_buf_free(&space->later);
@@ -222,8 +236,26 @@ static int on_visit(struct poise_walk_entry *entry, void *arg)
             return code < 0 ? code : POISE_WALK_ON;
         }
     }
+    /* Only this process can write to its parts. */
     code = create_put(c, space, dirfd, entry->name, create_name(path),
-                      entry->worker);
+                      entry->type, entry->worker, c->size == 1 ? entry : NULL);
+    return code < 0 ? code : POISE_WALK_ON;
+}
+
+/* The next chunk of a large file, whichever was meant. */
+static int on_chunk(struct poise_walk_entry *entry, uint64_t offset,
+                    uint64_t length, void *arg)
+{
+    struct create *c = arg;
+    struct create_space *space =
+        space_of(c, poise_worker_index(entry->worker),
+                 poise_pool_workers(poise_worker_pool(entry->worker)));
+    (void)offset;
+    (void)length;
+    int code = space ? create_job_chunk(
+                           c, space, poise_walk_dir_tag(poise_walk_self(entry)),
+                           entry->worker)
+                     : -ENOMEM;
     return code < 0 ? code : POISE_WALK_ON;
 }
 
@@ -247,14 +279,15 @@ static int walk(struct create *c, uint64_t *errors)
     struct poise_walk_options walk = c->options->walk;
     struct poise_walk_result result = {0};
     struct poise_walk_hooks hooks = {
-        .visit = on_visit, .error = on_error, .arg = c};
+        .visit = on_visit, .chunk = on_chunk, .error = on_error, .arg = c};
     if (c->options->progress) {
         hooks.progress = on_progress;
     }
     if (c->options->filter) {
         walk.statx_mask |= poise_walk_filter_mask(c->options->filter);
     }
-    walk.post = false;
+    walk.post = true; /* for chunks */
+    walk.chunk_bytes = 1;
     int code = poise_walk_run(c->world, &walk, &hooks, &result);
     *errors = c->rank == 0 ? result.errors : 0;
     poise_walk_result_free(&result);
@@ -292,8 +325,9 @@ static int put_path(struct create *c, struct create_space *space, char *path)
     if (code < 0) {
         code = create_report(c, NULL);
     } else {
-        code = create_put(c, space, dir, rest,
-                          create_name(poise_buf_str(&whole)), NULL);
+        code =
+            create_put(c, space, dir, rest, create_name(poise_buf_str(&whole)),
+                       DT_UNKNOWN, NULL, NULL);
     }
     if (dir >= 0) {
         close(dir);
@@ -510,6 +544,23 @@ static int check(const struct poise_archive_options *options)
     return 0;
 }
 
+static bool ends(const char *name, const char *with)
+{
+    size_t len = strlen(name), end = strlen(with);
+    return len > end && strcmp(name + len - end, with) == 0;
+}
+
+/* 0: as the name says. */
+static int level_of(const struct poise_archive_options *options)
+{
+    if (options->compression != 0) {
+        return options->compression < 0 ? 0 : options->compression;
+    }
+    return ends(options->archive, ".zst") || ends(options->archive, ".tzst")
+               ? POISE_ARCHIVE_LEVEL
+               : 0;
+}
+
 int poise_archive_create(struct poise_world *world,
                          const struct poise_archive_options *options,
                          struct poise_archive_result *result)
@@ -520,9 +571,11 @@ int poise_archive_create(struct poise_world *world,
         .rank = world ? poise_world_rank(world) : 0,
         .size = world ? poise_world_size(world) : 1,
         .keep = options->keep ? options->keep : POISE_WALK_KEEP_ALL,
+        .level = level_of(options),
     };
     uint64_t start = poise_clock_ns(), walk_errors = 0;
     pthread_mutex_init(&c.lock, NULL);
+    tar_jobs_init(&c.jobs);
     tar_names_init(&c.names);
     tar_spool_init(&c.index);
     tar_spool_init(&c.later);

@@ -29,7 +29,7 @@ struct tar_gnu_more {
 
 /* A member while its headers are read. */
 struct reading {
-    const struct tar_source *source;
+    struct tar_source *source;
     struct tar_member *m;
     struct tar_memory *mem;
     uint64_t at;
@@ -55,22 +55,6 @@ static int damaged(const struct tar_source *source, uint64_t at,
 {
     return poise_error_set(EBADMSG, "read archive", source->path,
                            "%s near byte %llu", why, (unsigned long long)at);
-}
-
-int tar_read(const struct tar_source *source, uint64_t offset, void *data,
-             size_t len)
-{
-    if (offset > source->size || len > source->size - offset) {
-        return damaged(source, offset, "cut short");
-    }
-    if (source->fd < 0) {
-        memcpy(data, source->data + offset, len);
-        return 0;
-    }
-    ssize_t got = poise_file_pread(source->fd, data, len, offset, source->path);
-    return got < 0              ? (int)got
-           : (size_t)got == len ? 0
-                                : damaged(source, offset, "cut short");
 }
 
 /* ---- numbers ------------------------------------------------------------ */
@@ -147,15 +131,20 @@ static bool time_of(const char *text, size_t len, struct timespec *out)
 static bool sum_is_right(const struct tar_header *h)
 {
     const unsigned char *bytes = (const void *)h;
-    int64_t said, sum = 0, signed_sum = 0;
-    for (size_t i = 0; i < TAR_BLOCK; i++) {
-        bool own = i >= offsetof(struct tar_header, sum) &&
-                   i < offsetof(struct tar_header, type);
-        sum += own ? ' ' : bytes[i];
-        signed_sum += own ? ' ' : (signed char)bytes[i];
+    int64_t said;
+    int sum = 0, high = 0;
+    for (int i = 0; i < TAR_BLOCK; i++) {
+        sum += bytes[i];
+        high += bytes[i] >> 7;
     }
+    /* Its own field counts as blanks. */
+    for (size_t i = 0; i < sizeof h->sum; i++) {
+        sum += ' ' - (unsigned char)h->sum[i];
+        high -= (unsigned char)h->sum[i] >> 7;
+    }
+    /* Some programs summed up signed bytes. */
     return number_of(h->sum, sizeof h->sum, &said) &&
-           (said == sum || said == signed_sum);
+           (said == sum || said == sum - 256 * high);
 }
 
 static bool is_zero(const void *block)
@@ -672,7 +661,7 @@ static int read_member(struct reading *r)
     }
 }
 
-int tar_next(const struct tar_source *source, uint64_t offset,
+int tar_next(struct tar_source *source, uint64_t offset,
              struct tar_member *member, struct tar_memory *memory)
 {
     struct reading r = {
@@ -686,7 +675,7 @@ int tar_next(const struct tar_source *source, uint64_t offset,
     return read_member(&r);
 }
 
-int tar_read_identity(const struct tar_source *source, struct tar_identity *out)
+int tar_read_identity(struct tar_source *source, struct tar_identity *out)
 {
     static const char key[] = " comment=";
     struct tar_header h;
@@ -714,13 +703,22 @@ int tar_read_identity(const struct tar_source *source, struct tar_identity *out)
     return code;
 }
 
-uint64_t tar_resync(const struct tar_source *source, uint64_t offset)
+uint64_t tar_resync(struct tar_source *source, uint64_t offset)
 {
     struct tar_header h;
+    if (source->packed && !source->frames && offset < source->window->at) {
+        offset = source->window->at; /* there is no way back */
+    }
     for (offset = tar_padded(offset); offset + TAR_BLOCK <= source->size;
          offset += TAR_BLOCK) {
-        if (tar_read(source, offset, &h, sizeof h) == 0 && !is_zero(&h) &&
-            memcmp(h.magic, "ustar", 5) == 0 && sum_is_right(&h)) {
+        if (tar_read(source, offset, &h, sizeof h) < 0) {
+            if (source->packed && source->frames) { /* none of it is read */
+                offset = tar_padded(tar_frame_end(source, offset)) - TAR_BLOCK;
+            }
+            continue;
+        }
+        if (!is_zero(&h) && memcmp(h.magic, "ustar", 5) == 0 &&
+            sum_is_right(&h)) {
             return offset;
         }
     }

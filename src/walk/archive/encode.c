@@ -53,25 +53,54 @@ static void put_record(struct poise_buf *out, const char *key,
     poise_buf_putc(out, '\n');
 }
 
+/* Decimal digits at the end of `text`, which has `size` bytes, at least
+ * `least`; where they begin. */
+static char *put_digits(char *text, size_t size, uint64_t value, int least)
+{
+    char *to = text + size;
+    for (; value > 0 || least > 0; value /= 10, least--) {
+        *--to = (char)('0' + value % 10);
+    }
+    return to;
+}
+
 static void put_number(struct poise_buf *out, const char *key, uint64_t value)
 {
     char text[24];
-    int len = snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    put_record(out, key, text, (size_t)len);
+    char *from = put_digits(text, sizeof text, value, 1);
+    put_record(out, key, from, (size_t)(text + sizeof text - from));
 }
 
 static void put_time(struct poise_buf *out, struct timespec time)
 {
     char text[40];
-    bool less = time.tv_sec < 0 && time.tv_nsec > 0;
-    long long s = (long long)time.tv_sec + less;
-    long ns = less ? 1000000000L - time.tv_nsec : time.tv_nsec;
-    int len =
-        snprintf(text, sizeof text, "%s%lld", less && s == 0 ? "-" : "", s);
-    if (ns > 0) {
-        len += snprintf(text + len, sizeof text - (size_t)len, ".%09ld", ns);
+    bool negative = time.tv_sec < 0;
+    uint64_t s = negative ? 0 - (uint64_t)time.tv_sec : (uint64_t)time.tv_sec;
+    long ns = time.tv_nsec;
+    if (negative && ns > 0) {
+        s--;
+        ns = 1000000000L - ns;
     }
-    put_record(out, "mtime", text, (size_t)len);
+    size_t size = sizeof text;
+    if (ns > 0) {
+        size = (size_t)(put_digits(text, size, (uint64_t)ns, 9) - text);
+        text[--size] = '.';
+    }
+    char *from = put_digits(text, size, s, 1);
+    if (negative) {
+        *--from = '-';
+    }
+    put_record(out, "mtime", from, (size_t)(text + sizeof text - from));
+}
+
+/* A name in an extended header's own header: `prefix`, and some of `base`. */
+static void short_name(char out[NAME_BYTES + 1], const char *prefix,
+                       const char *base)
+{
+    size_t len = strlen(prefix), rest = strnlen(base, 80);
+    memcpy(out, prefix, len);
+    memcpy(out + len, base, rest);
+    out[len + rest] = '\0';
 }
 
 /* As GNU tar: "%" and "=" in names are %25 and %3D. */
@@ -142,7 +171,8 @@ static void put_block(struct poise_buf *out, const struct tar_member *m,
                       const char *name, char type, uint64_t size)
 {
     char *h = poise_buf_reserve(out, TAR_BLOCK);
-    size_t len = strlen(name), sum = 0, link_len = strlen(m->link);
+    size_t len = strlen(name), link_len = strlen(m->link);
+    unsigned sum = 0;
     long cut = cut_of(name, len);
     if (!h) {
         return;
@@ -269,14 +299,16 @@ int tar_encode(const struct tar_member *m, struct poise_buf *out)
     uint64_t size = m->type == '0' ? m->data_size + map.len : 0;
     int code = put_extended(m, size, &extended);
     if (code == 0 && extended.len > 0) {
-        snprintf(name, sizeof name, "PaxHeaders/%.80s", base);
+        short_name(name, "PaxHeaders/", base);
         size_t from;
         put_block(out, &plain, name, 'x', extended.len);
         from = out->len;
         poise_buf_append(out, extended.data, extended.len);
         pad(out, from);
     }
-    snprintf(name, sizeof name, "GNUSparseFile.0/%.80s", base);
+    if (m->sparse) {
+        short_name(name, "GNUSparseFile.0/", base);
+    }
     put_block(out, m, m->sparse ? name : m->name, m->type, size);
     if (map.len > 0) {
         poise_buf_append(out, map.data, map.len);

@@ -16,7 +16,8 @@
 
 static const char magic[8] = {'P', 'O', 'I', 'S', 'E', 'A', 'I', 'X'};
 enum {
-    INDEX_VERSION = 2,
+    INDEX_VERSION = 3,
+    INDEX_OLD = 2, /* is read, too */
     READ_BYTES = 64 << 10,
     HEAD_MOST = 16 << 20,  /* with the most parts */
     PIECE_MOST = 64 << 20, /* some lines; a name may be long */
@@ -41,6 +42,27 @@ int tar_part_name(struct poise_buf *out, const char *archive, unsigned part,
     }
     poise_buf_str(out);
     return out->error;
+}
+
+uint64_t tar_hash_join(uint64_t hash, uint64_t number, uint64_t chunk_hash)
+{
+    char bytes[8];
+    if (number == 0) {
+        return chunk_hash;
+    }
+    poise_put_u64(bytes, chunk_hash);
+    return poise_hash_bytes(bytes, sizeof bytes, hash);
+}
+
+uint64_t tar_hash(const void *bytes, size_t len)
+{
+    const char *from = bytes;
+    uint64_t hash = 0, number = 0;
+    for (size_t at = 0; at < len; at += TAR_CHUNK) {
+        size_t n = len - at < TAR_CHUNK ? len - at : TAR_CHUNK;
+        hash = tar_hash_join(hash, number++, tar_hash_chunk(from + at, n));
+    }
+    return hash;
 }
 
 void tar_index_put(struct poise_buf *out, unsigned part,
@@ -142,7 +164,8 @@ static int read_head(struct poise_reader *in, struct tar_index *index,
     }
     in->pos += sizeof magic;
     uint64_t version = poise_reader_varint(in);
-    if (!in->error && version != INDEX_VERSION) {
+    index->version = (unsigned)version;
+    if (!in->error && version != INDEX_VERSION && version != INDEX_OLD) {
         return poise_error_set(EBADMSG, "read index", path,
                                "it is of version %llu, not %d",
                                (unsigned long long)version, INDEX_VERSION);

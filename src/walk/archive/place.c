@@ -44,6 +44,41 @@ int tar_place_name(const char *name, struct poise_buf *out)
     return out->error;
 }
 
+int tar_place_clash(int dirfd, const char *name, uint64_t ino, const char *path)
+{
+    char other[NAME_MAX + 1];
+    if (!entry_other_spelling(dirfd, name, ino, other)) {
+        return 0;
+    }
+    return poise_error_set(EEXIST, "extract", path,
+                           "the target ignores the case of letters, and has "
+                           "'%s' in its place",
+                           other);
+}
+
+/* Whether a directory that was opened has the name by which it was. As long as
+ * nothing shows that the file system knows the case of letters. */
+static int check_spelling(struct tar_place *place, int at, int fd,
+                          const char *name, const char *path)
+{
+    struct stat st;
+    char other[NAME_MAX + 1];
+    if (place->case_matters || fstat(fd, &st) != 0) {
+        return 0;
+    }
+    if (entry_is_only_spelling(at, name)) {
+        place->case_matters = true;
+        return 0;
+    }
+    if (!entry_other_spelling(at, name, st.st_ino, other)) {
+        return 0;
+    }
+    return poise_error_set(EEXIST, "enter directory", path,
+                           "the target ignores the case of letters, and has "
+                           "'%s' in its place",
+                           other);
+}
+
 /* One directory further; takes over nothing. The descriptor, or negative. */
 static int step(struct tar_place *place, int at, const char *name,
                 const char *path, size_t path_len, bool make)
@@ -58,7 +93,11 @@ static int step(struct tar_place *place, int at, const char *name,
         fd = openat(at, name, flags);
     }
     if (fd >= 0) {
-        return fd;
+        int code = check_spelling(place, at, fd, name, path);
+        if (code < 0) {
+            close(fd);
+        }
+        return code < 0 ? code : fd;
     }
     struct stat st;
     bool link = (errno == ELOOP || errno == ENOTDIR) &&
@@ -101,6 +140,7 @@ int tar_place_open(struct tar_place *place, char *name, bool make,
         close(place->fd);
     }
     place->fd = at;
+    place->serial++;
     poise_buf_reset(&place->path);
     if (poise_buf_append(&place->path, name, len) < 0) {
         close(place->fd);

@@ -51,6 +51,24 @@ int tar_spool_put(struct tar_spool *spool, struct poise_buf *block)
     return code;
 }
 
+int tar_spool_append(struct tar_spool *spool, const struct poise_buf *bytes,
+                     uint64_t *offset)
+{
+    int code = bytes->error;
+    pthread_mutex_lock(&spool->lock);
+    if (code == 0 && spool->fd < 0) {
+        spool->fd = poise_file_nameless(NULL, 0);
+        code = spool->fd < 0 ? spool->fd : 0;
+    }
+    code = code < 0 ? code
+                    : poise_file_pwrite(spool->fd, bytes->data, bytes->len,
+                                        spool->size, "temporary file");
+    *offset = spool->size;
+    spool->size += bytes->len;
+    pthread_mutex_unlock(&spool->lock);
+    return code;
+}
+
 static int read_at(int fd, void *data, size_t len, uint64_t offset)
 {
     ssize_t got = poise_file_pread(fd, data, len, offset, "temporary file");

@@ -14,8 +14,9 @@
 /* ---- one of them -----------------------------------------------------------
  */
 
-static int put_link(struct extract *x, struct worker *w,
-                    const struct tar_member *m, const struct deferred *one)
+static int put_link(struct extract *x, struct extract_worker *w,
+                    const struct tar_member *m,
+                    const struct extract_deferred *one)
 {
     (void)one;
     struct tar_place from = {.root = x->root, .fd = -1};
@@ -30,8 +31,17 @@ static int put_link(struct extract *x, struct worker *w,
         code < 0 ? code : tar_place_open(&from, w->link.data, false, &target);
     int dirfd =
         fd < 0 ? fd : tar_place_open(&w->place, w->name.data, true, &last);
-    code = dirfd < 0 ? dirfd
-                     : poise_walk_make_link(fd, target, dirfd, last, false);
+    struct entry_taken taken = extract_taken(w);
+    struct stat st;
+    code = dirfd < 0 ? dirfd : entry_make_link(fd, target, dirfd, last, &taken);
+    if (code == -ENOENT) {
+        code = poise_error_set(ENOENT, "link", m->name,
+                               "'%s', which it is a name of, is not there",
+                               m->link);
+    }
+    if (code == 0 && fstatat(dirfd, last, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        code = tar_place_clash(dirfd, last, st.st_ino, m->name);
+    }
     tar_place_free(&from);
     return code < 0 ? code : 0;
 }
@@ -71,9 +81,9 @@ static void sweep(const struct extract *x, int dirfd, const char *name)
     closedir(dir);
 }
 
-static int put_attributes(struct extract *x, struct worker *w,
+static int put_attributes(struct extract *x, struct extract_worker *w,
                           const struct tar_member *m,
-                          const struct deferred *one)
+                          const struct extract_deferred *one)
 {
     const char *last;
     int code = tar_place_name(m->name, &w->name);
@@ -110,8 +120,9 @@ static int put_attributes(struct extract *x, struct worker *w,
 }
 
 /* At once, or later if its owner could not go through it then. */
-static int put_open(struct extract *x, struct worker *w,
-                    const struct tar_member *m, const struct deferred *one)
+static int put_open(struct extract *x, struct extract_worker *w,
+                    const struct tar_member *m,
+                    const struct extract_deferred *one)
 {
     if (one->depth > 0 && (m->meta.mode & S_IRWXU) != S_IRWXU) {
         return poise_buf_append(&x->closed, one, sizeof *one);
@@ -126,14 +137,18 @@ int extract_agree(struct extract *x, int code)
     return x->world ? poise_world_agree(x->world, code) : code;
 }
 
-typedef int putting(struct extract *x, struct worker *w,
-                    const struct tar_member *m, const struct deferred *one);
+typedef int putting(struct extract *x, struct extract_worker *w,
+                    const struct tar_member *m,
+                    const struct extract_deferred *one);
 
-static int put_one(struct extract *x, const struct deferred *one, putting *put)
+static int put_one(struct extract *x, const struct extract_deferred *one,
+                   putting *put)
 {
-    struct worker *w = &x->workers[0];
+    struct extract_worker *w = &x->workers[0];
+    struct tar_source *source;
     struct tar_member m;
-    int code = tar_next(&x->parts[one->part], one->offset, &m, &w->memory);
+    int code = extract_source(x, w, one->part, &source);
+    code = code < 0 ? code : tar_next(source, one->offset, &m, &w->memory);
     code = code > 0 ? put(x, w, &m, one) : code;
     return code < 0 ? extract_failed(x, NULL, code) : 0;
 }
@@ -147,8 +162,8 @@ static int put_each(struct extract *x, const struct tar_spool *spool,
     while (code > 0) {
         code = tar_spool_next(spool, &at, &block);
         for (size_t i = 0; i < block.len && code > 0;
-             i += sizeof(struct deferred)) {
-            struct deferred one;
+             i += sizeof(struct extract_deferred)) {
+            struct extract_deferred one;
             memcpy(&one, block.data + i, sizeof one);
             int done = put_one(x, &one, put);
             code = done < 0 ? done : code;
@@ -159,7 +174,7 @@ static int put_each(struct extract *x, const struct tar_spool *spool,
 }
 
 /* Directories that no member is for get what the umask leaves. */
-static void open_implied(struct worker *w)
+static void open_implied(struct extract_worker *w)
 {
     const struct poise_buf *implied = &w->place.implied;
     mode_t mask = umask(0);
@@ -179,7 +194,7 @@ static void open_implied(struct worker *w)
 
 static int by_depth(const void *va, const void *vb)
 {
-    const struct deferred *a = va, *b = vb;
+    const struct extract_deferred *a = va, *b = vb;
     return (a->depth < b->depth) - (a->depth > b->depth);
 }
 
@@ -187,7 +202,7 @@ static int by_depth(const void *va, const void *vb)
  * one depth before the next. Collective. */
 static int put_closed(struct extract *x)
 {
-    struct deferred *items = (void *)x->closed.data;
+    struct extract_deferred *items = (void *)x->closed.data;
     size_t count = x->closed.len / sizeof *items, next = 0;
     uint64_t deepest = 0;
     int code = x->closed.error;

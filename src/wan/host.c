@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -51,16 +50,21 @@ static int write_text(const char *path, const char *text)
 
 /* ---- inside a new host -------------------------------------------------- */
 
-/* Map root in the host to the user outside. */
-static int map_user(uid_t uid, gid_t gid, struct word *word)
+/* Map root in the host to the user outside, as far as `mapped` does not say
+ * that it is done. */
+static int map_user(uid_t uid, gid_t gid, unsigned mapped, struct word *word)
 {
     char text[64];
-    if (write_text("/proc/self/setgroups", "deny") < 0 && errno != ENOENT) {
+    snprintf(text, sizeof text, "0 %u 1", (unsigned)uid);
+    if (!(mapped & WAN_USERS_MAPPED) &&
+        write_text("/proc/self/uid_map", text) < 0) {
         return failed(word, "map users");
     }
-    snprintf(text, sizeof text, "0 %u 1", (unsigned)uid);
-    if (write_text("/proc/self/uid_map", text) < 0) {
-        return failed(word, "map users");
+    if (mapped & WAN_GROUPS_MAPPED) {
+        return 0;
+    }
+    if (write_text("/proc/self/setgroups", "deny") < 0 && errno != ENOENT) {
+        return failed(word, "map groups");
     }
     snprintf(text, sizeof text, "0 %u 1", (unsigned)gid);
     return write_text("/proc/self/gid_map", text) < 0
@@ -68,26 +72,19 @@ static int map_user(uid_t uid, gid_t gid, struct word *word)
                : 0;
 }
 
-static int mount_all(const char *hosts_file, struct word *word)
+/* Wait until whoever makes the host has said which users are mapped. */
+static enum wan_users await_users(uid_t uid, gid_t gid, int socket,
+                                  struct word *word)
 {
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
-        return failed(word, "part the mounts");
+    unsigned mapped = 0;
+    if (uid == 0) {
+        return WAN_ROOT;
     }
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) <
-        0) {
-        return failed(word, "mount /proc");
+    if (recv(socket, &mapped, sizeof mapped, 0) != (ssize_t)sizeof mapped) {
+        _exit(1);
     }
-    /* Shared memory must not lead from one host to another. */
-    if (mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, NULL) < 0) {
-        return failed(word, "mount /dev/shm");
-    }
-    if (mount(hosts_file, "/etc/hosts", NULL, MS_BIND, NULL) < 0) {
-        return failed(word, "mount /etc/hosts");
-    }
-    /* The host's own devices, for programs that look for them there, as UCX
-     * does. Where the mount is refused, only those programs suffer. */
-    mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    return 0;
+    map_user(uid, gid, mapped, word);
+    return mapped & WAN_GROUPS_MAPPED ? WAN_SEVERAL : WAN_ONE;
 }
 
 /* Send `word`, and a descriptor unless it is -1. */
@@ -122,6 +119,7 @@ static void host_main(const char *name, uint32_t address,
                       const char *hosts_file, uid_t uid, gid_t gid, int socket)
 {
     struct word word = {0};
+    const char *doing;
     int tunnel = -1;
     /* The kernel kills this process when its parent dies: a crash leaves
      * nothing. */
@@ -130,11 +128,13 @@ static void host_main(const char *name, uint32_t address,
      * does so where SIGCHLD is ignored. */
     signal(SIGCHLD, SIG_IGN);
     close_others(socket);
-    if ((uid == 0 || map_user(uid, gid, &word) == 0) &&
-        mount_all(hosts_file, &word) == 0) {
-        const char *doing = "set the host name";
-        if (sethostname(name, strlen(name)) == 0) {
-            tunnel = wan_device_open(address, &doing);
+    enum wan_users users = await_users(uid, gid, socket, &word);
+    if (word.code == 0) {
+        if (wan_mounts(hosts_file, users, &doing) == 0) {
+            doing = "set the host name";
+            if (sethostname(name, strlen(name)) == 0) {
+                tunnel = wan_device_open(address, &doing);
+            }
         }
         if (tunnel < 0) {
             failed(&word, doing);
@@ -218,6 +218,10 @@ int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
         snprintf(word.doing, sizeof word.doing, "make namespaces");
         creation_error(name, &word);
     } else {
+        unsigned mapped = uid ? wan_users_map(pid, uid, gid) : 0;
+        ssize_t sent =
+            uid ? send(sockets[0], &mapped, sizeof mapped, MSG_NOSIGNAL) : 0;
+        (void)sent; /* a host that died is heard of */
         code = hear(sockets[0], &word, &out->tunnel);
         if (code < 0) {
             poise_error_set(EIO, "make host", name, "its process died");

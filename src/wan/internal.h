@@ -15,6 +15,8 @@
  *   control.c   asking a gateway: other links, what goes over one
  *   gateway.c   packets from one descriptor to another, at their time
  *   device.c    the network device of a host: a tunnel, or a pair
+ *   mounts.c    the mounts of a host
+ *   users.c     users of a host where we are not root
  *   host.c      namespaces: making a host, running a command on it
  *   door.c      running commands from one host on another
  *   testbed.c   a testbed's folder of state; up, down, open
@@ -327,6 +329,20 @@ int wan_device_open(uint32_t address, const char **doing);
 /** What is around the packets of an end. */
 enum wan_port { WAN_PLAIN, WAN_FRAMED, WAN_VNET };
 enum wan_port wan_device_kind(int port);
+
+/* ---- users (users.c) and mounts (mounts.c) of a host ---------------------
+ */
+
+/** Who there is on a host: all; the one who made it, who is root there; he and
+ * those of his /etc/subuid. */
+enum wan_users { WAN_ROOT, WAN_ONE, WAN_SEVERAL };
+enum { WAN_USERS_MAPPED = 1, WAN_GROUPS_MAPPED = 2 };
+/** Map users and groups of a process that is in a user namespace of its own, as
+ * far as this user may: what was mapped. */
+unsigned wan_users_map(pid_t pid, uid_t uid, gid_t gid);
+/** In a host: -1 with errno and what was being done. */
+int wan_mounts(const char *hosts_file, enum wan_users users,
+               const char **doing);
 
 /* ---- hosts (host.c) ----------------------------------------------------- */
 

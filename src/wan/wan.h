@@ -303,6 +303,11 @@ POISE_API int poise_wan_capture(const struct poise_wan_testbed *testbed,
                                 const char *from, const char *to, int out,
                                 const volatile int *stop, uint64_t *missed);
 
+/** How many users there are on a host: 1 where they could not be mapped (see
+ * newuidmap(1)), and then servers that change users fail there. */
+POISE_API int poise_wan_host_users(const struct poise_wan_testbed *testbed,
+                                   unsigned host, uint64_t *users);
+
 /** Bytes that a host has sent into its tunnel, by the kernel's counters. */
 POISE_API int poise_wan_host_sent(const struct poise_wan_testbed *testbed,
                                   unsigned host, uint64_t *bytes);

@@ -169,12 +169,15 @@ static void status_json(const struct poise_wan_testbed *t,
     poise_json_i64(&json, "gateway", t->gateway);
     poise_json_array(&json, "hosts");
     for (unsigned i = 0; i < t->topology.hosts; i++) {
-        uint64_t sent = 0;
+        uint64_t sent = 0, users = 0;
         poise_json_object(&json, NULL);
         poise_json_string(&json, "name", t->hosts[i].name);
         poise_json_i64(&json, "pid", t->hosts[i].pid);
         if (t->alive && poise_wan_host_sent(t, i, &sent) == 0) {
             poise_json_u64(&json, "sent_bytes", sent);
+        }
+        if (t->alive && poise_wan_host_users(t, i, &users) == 0) {
+            poise_json_u64(&json, "users", users);
         }
         poise_json_end_object(&json);
     }
@@ -205,11 +208,17 @@ static void status_text(const struct poise_wan_testbed *t,
                         struct poise_buf *out)
 {
     unsigned sites = t->topology.count;
+    uint64_t users = 0;
     poise_buf_printf(out, "%u hosts on %u sites, gateway %lld%s\n",
                      t->topology.hosts, sites, (long long)t->gateway,
                      !t->alive ? ", which is gone: 'poise wan down' clears up"
                      : t->stopped ? ", which is stopped: nothing goes on"
                                   : "");
+    if (t->alive && poise_wan_host_users(t, 0, &users) == 0 && users == 1) {
+        poise_buf_puts(out, "hosts have one user, you, called root there; "
+                            "servers that change users need newuidmap and a "
+                            "line in /etc/subuid and /etc/subgid\n");
+    }
     poise_buf_printf(out, "\n%-16s %-16s %10s %10s %8s %8s %9s %9s %9s %9s\n",
                      "from", "to", "packets", "bytes", "dropped", "lost",
                      "late (us)", "50 %", "99 %", "worst");

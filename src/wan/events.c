@@ -29,7 +29,7 @@ static uint32_t add_collector(const struct wan_lines *lines,
                  number % 2 ? "in" : "out");
         poise_buf_free(&name);
     } else {
-        snprintf(place.name, sizeof place.name, "%.28s -> %.28s",
+        snprintf(place.name, sizeof place.name, "%.27s -> %.27s",
                  t->sites[number / lines->sites].name,
                  t->sites[number % lines->sites].name);
     }

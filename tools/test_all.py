@@ -42,7 +42,7 @@ PATIENCE = 6
 # Where tests put files. Which inodes were deleted in the last half minute costs
 # ext4 a search for each file made (up to 90 % of the CPU time of tests that make
 # thousands), so in memory where there is room, of which a whole run takes
-# a part; tests that are about disks say /var/tmp in their meson.build.
+# a part; for tests that are about disks tests/meson.build says /var/tmp.
 MEMORY = "/dev/shm"
 ROOM = 6 << 30
 
@@ -304,7 +304,9 @@ def main():
 
     folder = None
     if "TMPDIR" not in os.environ and not args.soak and has_room(MEMORY):
-        folder = tempfile.TemporaryDirectory(dir=MEMORY, prefix="poise-")
+        folder = tempfile.TemporaryDirectory(dir=MEMORY, prefix="tests-")
+        # Some tests become other users.
+        os.chmod(folder.name, 0o1777)
         os.environ["TMPDIR"] = folder.name
     try:
         return try_ways(args)

@@ -232,8 +232,9 @@ class Archive(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.out, name)
 
-    def same(self, got, of_tar=False):
-        """tar takes no notice of pipes with several names."""
+    def same(self, got, of_tar=False, again=True):
+        """tar takes no notice of pipes with several names. `again`: and
+        rsync finds no difference."""
         found, groups = describe(got)
         want, want_groups = self.truth
         if of_tar:
@@ -243,7 +244,7 @@ class Archive(unittest.TestCase):
         for name, what in want.items():
             self.assertEqual(found[name], what, name)
         self.assertEqual(groups, want_groups)
-        if shutil.which("rsync") and not of_tar:
+        if shutil.which("rsync") and not of_tar and again:
             for a, b in (("tree", got), (got, "tree")):
                 done = run("rsync", "-anHAXi", "--checksum", "--delete",
                            f"{a}/", f"{b}/")
@@ -254,11 +255,13 @@ class Archive(unittest.TestCase):
             name = self.path("a" + "".join(words) + ".tar")
             poise(*words, "tree", name)
             poise("-x", name, self.path("out" + "".join(words)))
-            self.same(self.path("out" + "".join(words) + "/tree"))
+            self.same(self.path("out" + "".join(words) + "/tree"),
+                      again="-j" not in words)
             os.unlink(name + ".index")
             poise("-x", *words[:2] if "-j" in words else [], name,
                   self.path("bare" + "".join(words)))
-            self.same(self.path("bare" + "".join(words) + "/tree"))
+            self.same(self.path("bare" + "".join(words) + "/tree"),
+                      again=False)
             shutil.rmtree(self.path("out" + "".join(words)),
                           ignore_errors=True)
 
@@ -502,6 +505,119 @@ class Archive(unittest.TestCase):
         for path in os.listdir(self.path("dst/t")):
             self.assertFalse(path.startswith("."), path)
         self.whole(self.path("dst/t"))
+
+    # ---- compressed --------------------------------------------------------
+
+    def test_zstd(self):
+        """Ours by tar and zstd, and by the index; and tar's."""
+        name = self.path("a.tar.zst")
+        poise("tree", name)
+        run("zstd", "-tq", name)
+        self.assertTrue(os.path.getsize(name) < 5 << 20)
+        self.assertEqual(poise("-t", "-0", name).stdout.count(b"\0"),
+                         len(self.truth[0]))
+        os.mkdir(self.path("theirs"))
+        done = run("tar", "-C", self.path("theirs"), "--zstd", "-xpf", name,
+                   "--xattrs", "--xattrs-include=*", "--same-owner",
+                   "--warning=no-timestamp", "--delay-directory-restore")
+        self.assertEqual(done.stderr, b"")
+        self.same(self.path("theirs/tree"), again=False)
+        poise("-x", name, self.path("index"))
+        os.unlink(name + ".index")
+        self.assertTrue(int.from_bytes(read(name)[-9:-5], "little") > 3)
+        self.same(self.path("index/tree"), again=False)
+        run("tar", "--format=pax", "-S", "--xattrs", "--xattrs-include=*",
+            "--zstd", "-cf", name, "tree")
+        poise("-x", name, self.path("tar"))
+        self.same(self.path("tar/tree"), of_tar=True)
+
+    def test_zstd_words(self):
+        write(self.path("f"), b"x" * 100000)
+        os.chdir(self.out)
+        try:
+            for words, name, packed in (
+                    ([], "a", False), ([], "a.tzst", True),
+                    (["--zstd"], "b", True), (["--level", "9"], "c", True),
+                    (["--zstd=never"], "b.zst", False),
+                    (["--zstd", "--parts", "2"], "d", True)):
+                poise(*words, "f", name)
+                part = name + (".1" if "--parts" in words else "")
+                self.assertEqual(read(part)[:4] == b"\x28\xb5\x2f\xfd", packed)
+                poise("-x", name, "out")
+                self.assertEqual(read("out/f"), b"x" * 100000)
+        finally:
+            os.chdir(self.where)
+        for words in (["-x", "--zstd", "a", "b"], ["-t", "--level=1", "a"],
+                      ["--zstd=never", "--level=1", "a", "b"],
+                      ["--level=20", "a", "b"]):
+            poise(*words, code=2)
+
+    def test_zstd_damaged(self):
+        """Whatever is wrong: an error, and what is there is whole."""
+        name = self.archive("--zstd")
+        os.rename(name + ".index", name + ".kept")
+        data = read(name)
+        table = len(data) - 8 * int.from_bytes(data[-9:-5], "little") - 17
+        cases = [data[:keep] for keep in (20, table // 2)]
+        for at in (table // 2, table - 6, len(data) - 15):
+            bad = bytearray(data)
+            bad[at] ^= 0x55
+            cases.append(bytes(bad))
+        for case in cases:
+            for index in (False, True):
+                write(name, case)
+                if index:
+                    shutil.copy(name + ".kept", name + ".index")
+                done = poise("-x", name, self.path("dst"), code=None)
+                # A table that is wrong is not used without an index.
+                if done.returncode == 0:
+                    self.assertEqual(self.whole(self.path("dst/t")), 40)
+                else:
+                    self.assertEqual(done.returncode, 1)
+                    self.assertTrue(b"damaged" in done.stderr or
+                                    b"cut short" in done.stderr, done.stderr)
+                if os.path.exists(self.path("dst/t")):
+                    self.whole(self.path("dst/t"))
+                # With the index nobody looks at the end mark.
+                if not index:
+                    self.assertEqual(done.returncode,
+                                     int(case[:table] != data[:table]))
+                run("rm", "-rf", self.path("dst"), name + ".index")
+
+    def test_zstd_hostile(self):
+        """Neither a window nor a table makes it take memory."""
+        def row(packed, plain):
+            return packed.to_bytes(4, "little") + plain.to_bytes(4, "little")
+
+        def table(rows, count=None):
+            count = len(rows) if count is None else count
+            text = b"".join(rows) + count.to_bytes(4, "little") + b"\0"
+            text += (0x8F92EAB1).to_bytes(4, "little")
+            return b"\x5e\x2a\x4d\x18" + len(text).to_bytes(
+                4, "little") + text
+        magic = b"\x28\xb5\x2f\xfd"
+        window = magic + b"\x00\xa8" + b"\x03\x10\x00\x00"
+        frame = read(self.archive("--zstd"))
+        frame = frame[:int.from_bytes(frame[-33:-29], "little")]
+        for bad in (window, window + table([row(10, 1 << 20)]),
+                    frame + table([row(len(frame), 0xffffffff)]),
+                    frame + table([row(len(frame), 4 << 20)]),
+                    frame + table([row(len(frame), 512)]),
+                    frame + table([], 0x7fffffff),
+                    frame + table([row(0xffffffff, 1)]),
+                    frame + table([row(0, 0)] * 9), magic, b"\x5e\x2a\x4d\x18",
+                    frame + b"garbage behind the end" * 50):
+            write(self.path("evil"), bad)
+            child = subprocess.Popen([POISE, "archive", "-x", "evil", "dst"],
+                                     cwd=self.out, stderr=subprocess.PIPE,
+                                     env=ENV)
+            err = child.stderr.read()
+            _, status, usage = os.wait4(child.pid, 0)
+            child.stderr.close()
+            child.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(child.returncode, 1, (bad[-40:], err))
+            self.assertIn(b"evil", err)
+            self.assertTrue(usage.ru_maxrss < 400 << 10, usage.ru_maxrss)
 
     def test_fsync(self):
         """Under each policy something is synced, and fails if that does."""

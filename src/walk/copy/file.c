@@ -114,25 +114,35 @@ static int add_file(struct copy_worker *w, struct poise_walk_entry *entry,
                     entry, NULL);
 }
 
-/* All of it, here and now. */
-static int copy_whole(struct copy_worker *w, struct poise_walk_entry *entry,
-                      struct entry_source *source,
-                      const struct copy_place *place)
+/* All of it, here and now. 1: it was to share its data with the source
+ * (`clone`), and cannot. */
+static int copy_now(struct copy_worker *w, struct poise_walk_entry *entry,
+                    struct entry_source *source, const struct copy_place *place,
+                    bool clone)
 {
     struct entry_copied copied = {0};
     struct entry_taken taken = asker(w);
     int code;
 
     w->copier.place = entry->dir ? poise_walk_dir_tag(entry->dir) : 0;
-    code =
-        entry_copy(&w->copier, source, place->fd, place->name, &taken, &copied);
-
+    code = (clone ? entry_clone : entry_copy)(&w->copier, source, place->fd,
+                                              place->name, &taken, &copied);
     add_bytes(w, &copied);
-    if (code == 0 && source->stx.stx_nlink > 1) {
+    if (clone && code == 0) {
+        return 1;
+    }
+    if (code >= 0 && source->stx.stx_nlink > 1) {
         code = copy_link_add(w, place, &source->stx);
     }
     return code < 0 ? copy_failed(w, entry, code)
                     : add_file(w, entry, source->stx.stx_size, &copied);
+}
+
+static int copy_whole(struct copy_worker *w, struct poise_walk_entry *entry,
+                      struct entry_source *source,
+                      const struct copy_place *place)
+{
+    return copy_now(w, entry, source, place, false);
 }
 
 static uint64_t chunk_bytes(const struct copy *copy)
@@ -188,7 +198,9 @@ static int copy_opened(struct copy_worker *w, struct poise_walk_entry *entry,
     }
     if (source->stx.stx_size >= 2 * chunk_bytes(w->copy) &&
         !source->unsettled) {
-        return begin_chunks(w, entry, source, place);
+        int code = copy_now(w, entry, source, place, true);
+
+        return code == 1 ? begin_chunks(w, entry, source, place) : code;
     }
     return copy_whole(w, entry, source, place);
 }
@@ -276,13 +288,13 @@ static int open_both(struct copy_worker *w, struct poise_walk_entry *entry,
 
     source->fd = -1;
     place->name = NULL;
-    if (from < 0 && from != AT_FDCWD) {
-        return -ECANCELED;
-    }
     code = copy_place(w, entry, place);
     if (code == -ENOENT) {
         code = poise_error_set(ENOENT, "copy", entry->name,
                                "its directory at the target is gone");
+    }
+    if (code == 0 && from < 0 && from != AT_FDCWD) {
+        code = -ECANCELED; /* counted and reported by the walk */
     }
     if (code == 0) {
         code = entry_source_open(from, entry->name, source);

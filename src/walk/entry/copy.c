@@ -357,6 +357,9 @@ static int fill_target(struct entry_copier *copier,
         copied->bytes += meta->size;
         return 0;
     }
+    if (copier->only_clone) {
+        return -EXDEV;
+    }
     if (meta->sparse && ftruncate(target->fd, (off_t)meta->size) != 0) {
         return poise_error_set(errno, "set the length of", target->name, NULL);
     }
@@ -425,4 +428,20 @@ int entry_copy(struct entry_copier *copier, struct entry_source *source,
                                        "it was read",
                                        TRIES)
                      : code;
+}
+
+int entry_clone(struct entry_copier *copier, struct entry_source *source,
+                int dirfd, const char *name, const struct entry_taken *taken,
+                struct entry_copied *copied)
+{
+    int code;
+
+    copy_see_source(copier, &source->stx);
+    if (copier->no_clone || copier->options.verify) {
+        return 0;
+    }
+    copier->only_clone = true;
+    code = entry_copy(copier, source, dirfd, name, taken, copied);
+    copier->only_clone = false;
+    return code == 0 ? 1 : code == -EXDEV ? 0 : code;
 }

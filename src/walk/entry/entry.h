@@ -69,6 +69,7 @@ struct entry_copier {
     struct entry_birth birth;
     uint64_t dev; /**< of the source for which the next two hold */
     bool no_clone, no_range;
+    bool only_clone; /**< of entry_clone */
     bool no_nameless, no_empty_path;
 };
 void entry_copier_free(struct entry_copier *copier);
@@ -104,6 +105,12 @@ int entry_source_check(struct entry_source *source);
 int entry_copy(struct entry_copier *copier, struct entry_source *source,
                int dirfd, const char *name, const struct entry_taken *taken,
                struct entry_copied *copied);
+
+/** The same, but only if all data can be shared with the source: 1, or 0: they
+ * cannot, and nothing was made. Found out once for each file system. */
+int entry_clone(struct entry_copier *copier, struct entry_source *source,
+                int dirfd, const char *name, const struct entry_taken *taken,
+                struct entry_copied *copied);
 
 /** The metadata of what is open as `fd`, of which statx said `stx`; with xattrs
  * if `keep` says so. `memory` is reset before. */

@@ -70,7 +70,7 @@ static const struct poise_option options[] = {
 
 const struct poise_command cli_archive_command = {
     .name = "archive",
-    .operands = "SRC... OUT | -x IN DST | -t IN",
+    .operands = "SRC... OUT | -x IN DST [NAME]... | -t IN",
     .summary = "write trees into tar archives and back, in parallel",
     .description =
         "Writes all SRC into OUT, a POSIX (pax) archive that tar reads, by "
@@ -81,7 +81,9 @@ const struct poise_command cli_archive_command = {
         "each member is and what it hashes to: keep it with the archive. All "
         "of it appears when it is whole.\n\n"
         "-x extracts IN (a part's name without its number) below DST, in "
-        "parallel; so it does archives of tar, without an index. Nothing is "
+        "parallel: all, or members called NAME, as -t prints them, and what "
+        "is below them. So it does archives of tar, without an index. Nothing "
+        "is "
         "made outside DST: names with '..' are refused, '/' in front is "
         "dropped, symbolic links are not followed. Damaged members are "
         "reported and left out.\n\n"
@@ -93,6 +95,8 @@ const struct poise_command cli_archive_command = {
                 "mpirun -n 8 poise archive /data /archive/data.tar\teight "
                 "parts\n"
                 "poise archive -x /archive/data.tar /restored\tand back\n"
+                "poise archive -x /archive/data.tar . data/report\tone file, "
+                "or directory\n"
                 "poise archive /data old.tar --where -mtime +365\twhat is "
                 "older than a year\n",
     .exits = "0\tall of it\n1\tsome of it failed\n2\twrong use\n"
@@ -183,6 +187,8 @@ static int run(const struct values *values, char **operands, size_t count)
                  .one_file_system = values->one_file_system},
         .archive = operands[values->extract || values->list ? 0 : count - 1],
         .destination = values->extract ? operands[1] : NULL,
+        .names = values->extract ? (const char *const *)operands + 2 : NULL,
+        .name_count = values->extract ? count - 2 : 0,
         .parts = (unsigned)values->parts,
         .compression = compression(values),
         .filter = values->filter,
@@ -224,7 +230,7 @@ static int check(const struct values *values, int count)
         what = "--zstd=never and --level exclude each other";
     } else if (values->list && count != 1) {
         what = "wants IN: poise archive -t IN";
-    } else if (values->extract && count != 2) {
+    } else if (values->extract && count < 2) {
         what = "wants IN and DST: poise archive -x IN DST";
     } else if (!values->extract && !values->list && count < 2) {
         what = "wants SRC and OUT: poise archive SRC... OUT";

@@ -54,7 +54,11 @@ struct poise_archive_options {
                                            they match. NULL: all. Borrowed */
     const char *destination;          /**< extract: a directory, made if there
                                            is none */
-    unsigned keep;                    /**< POISE_WALK_KEEP_*; 0: KEEP_ALL */
+    /** Extract: only members of these names, and what is below them. One that
+     * no member has is an error that is told. [name_count] */
+    const char *const *names;
+    size_t name_count;
+    unsigned keep; /**< POISE_WALK_KEEP_*; 0: KEEP_ALL */
     /** FILE: each part and the index, or each extracted file and directory.
      * TREE: all of it at the end, by one sync of the file system. */
     enum poise_sync sync;

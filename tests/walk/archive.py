@@ -353,6 +353,32 @@ class Archive(unittest.TestCase):
         self.assertIn("linked/one", listed)
         self.assertIn(".", listed)
 
+    def test_names(self):
+        """Some members, by the index, the headers, and read through."""
+        os.chdir(self.out)
+        try:
+            os.makedirs("t/d/e")
+            for name in ("t/a", "t/d/b", "t/d/e/c", "t/dd"):
+                write(name, name.encode())
+            os.link("t/d/b", "t/d/l")
+            poise("t", "a")
+            poise("--zstd", "t", "z")
+            run("tar", "--zstd", "-cf", "s", "t")
+            os.rename("a", "bare")
+            shutil.copy("bare", "a")
+            for archive in ("a", "bare", "z", "s"):
+                poise("-x", archive, "o", "t/d/", "./t/a")
+                self.assertEqual(sorted(os.listdir("o/t")), ["a", "d"])
+                self.assertEqual(sorted(os.listdir("o/t/d")), ["b", "e", "l"])
+                self.assertEqual(read("o/t/d/e/c"), b"t/d/e/c")
+                run("rm", "-rf", "o")
+                done = poise("-x", archive, "o", "t/a", "t/d/x", code=1)
+                self.assertIn(b"'t/d/x': no member", done.stderr)
+                self.assertEqual(os.listdir("o/t"), ["a"])
+                run("rm", "-rf", "o")
+        finally:
+            os.chdir(self.where)
+
     def test_sockets(self):
         os.mkdir(self.path("t"))
         sock = socket.socket(socket.AF_UNIX)

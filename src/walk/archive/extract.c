@@ -318,7 +318,9 @@ static int run_stream(struct extract *x, struct extract_worker *w,
     int code;
     while ((code = scan_next(x, w, worker, source, &m, &at)) > 0) {
         struct extract_item item = {part, m.start, m.end - m.start, 0, 0};
-        code = extract_member(x, w, worker, source, &m, &item);
+        code = extract_is_wanted(x, m.name, strlen(m.name), &w->name);
+        code =
+            code > 0 ? extract_member(x, w, worker, source, &m, &item) : code;
         code = code < 0 ? extract_failed(x, worker, code) : code;
         code = code < 0 ? code : scan_on(x, worker, source, &m, &at);
         if (code < 0 || poise_task_poll(worker) != 0) {
@@ -348,8 +350,11 @@ static int run_scan(struct extract *x, struct extract_worker *w,
     batch_begin(w);
     while (count < BATCH_MEMBERS && bytes < BATCH_BYTES &&
            (code = scan_next(x, w, worker, source, &m, &at)) > 0) {
-        code = batch_add(w, (struct extract_item){from->part, m.start,
-                                                  m.end - m.start, 0, 0});
+        code = extract_is_wanted(x, m.name, strlen(m.name), &w->name);
+        if (code > 0) {
+            code = batch_add(w, (struct extract_item){from->part, m.start,
+                                                      m.end - m.start, 0, 0});
+        }
         code = code < 0 ? code : scan_on(x, worker, source, &m, &at);
         if (code < 0) {
             return code;
@@ -419,9 +424,11 @@ static int deal(unsigned part, const struct tar_entry *entry, const char *name,
                 size_t len, void *arg)
 {
     struct dealing *d = arg;
-    (void)name;
-    (void)len;
-    int code =
+    int code = extract_is_wanted(d->x, name, len, &d->w.name);
+    if (code <= 0) {
+        return code;
+    }
+    code =
         batch_add(&d->w, (struct extract_item){part, entry->offset,
                                                entry->bytes, entry->hash, 1});
     d->bytes += entry->bytes;
@@ -440,6 +447,7 @@ static int add_first(struct extract *x)
         code = tar_index_each(&x->index, deal, &d);
         code = code < 0 ? code : deal_flush(&d);
         poise_buf_free(&d.w.task);
+        poise_buf_free(&d.w.name);
         return code;
     }
     for (unsigned i = 0; i < x->part_count && code == 0; i++) {
@@ -520,6 +528,7 @@ void extract_free(struct extract *x)
     }
     free(x->parts);
     tar_index_free(&x->index);
+    extract_names_free(x->wanted);
     if (x->root >= 0) {
         close(x->root);
     }
@@ -568,7 +577,8 @@ int poise_archive_extract(struct poise_world *world,
     tar_spool_init(&x.dirs);
     tar_spool_init(&x.headers);
     tar_jobs_init(&x.jobs);
-    int code = extract_open(&x);
+    int code = extract_names_create(&x);
+    code = code < 0 ? code : extract_open(&x);
     code = code < 0 ? code : destination_open(&x);
     code = extract_agree(&x, code);
     code = code < 0 ? code : pool_create(&x);
@@ -580,6 +590,7 @@ int poise_archive_extract(struct poise_world *world,
     if (code == 0) {
         code = poise_pool_run(x.pool);
         int finished = extract_finish(&x);
+        finished = finished < 0 ? finished : extract_names_end(&x);
         code = code == 0 ? finished : code;
     }
     uint64_t sums[3] = {0, 0, x.errors};

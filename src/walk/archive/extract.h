@@ -59,6 +59,7 @@ struct extract {
     struct tar_spool headers;     /* of those that wait and cannot be read again
                                      where they are: part `part_count` */
     struct poise_buf closed;      /* directories that bar their owner */
+    struct extract_names *wanted; /* NULL: all */
     uint64_t errors, done;        /* __atomic */
 };
 
@@ -82,6 +83,17 @@ int extract_finish(struct extract *x);
 bool extract_is_useless(const struct tar_member *m);
 /* Asked about what has a member's name already; `arg`: the member's name. */
 struct entry_taken extract_taken(const struct extract_worker *w);
+
+/* ---- names.c ------------------------------------------------------------ */
+
+/* Which members are wanted: as options say. */
+int extract_names_create(struct extract *x);
+void extract_names_free(struct extract_names *names);
+/* Whether this one is; `len` bytes. `memory` is reset. Or -ENOMEM. */
+int extract_is_wanted(const struct extract *x, const char *name, size_t len,
+                      struct poise_buf *memory);
+/* Names that no member had are told. Collective. */
+int extract_names_end(struct extract *x);
 
 /* ---- file.c ------------------------------------------------------------- */
 

@@ -176,31 +176,33 @@ static int sync_end(const struct copy *copy)
 /* The name of what an atomic copy made, durable if that was asked for. */
 static int sync_name(const struct copy *copy, const char *target)
 {
-    char *parent = strdup(target);
-    char *slash = parent ? strrchr(parent, '/') : NULL;
+    char *parent, *slash;
     int fd, code = 0;
 
+    if (copy->options->sync == POISE_SYNC_NONE) {
+        return 0;
+    }
+    parent = strdup(target);
     if (!parent) {
         return -ENOMEM;
     }
+    slash = strrchr(parent, '/');
     if (slash) {
         slash[slash == parent] = 0;
     }
     fd = poise_file_open(AT_FDCWD, slash ? parent : ".", O_RDONLY | O_DIRECTORY,
                          0);
     code = fd < 0 ? fd : 0;
-    if (fd >= 0 && copy->options->sync != POISE_SYNC_NONE) {
-        code = poise_file_sync(fd, target);
-    }
     if (fd >= 0) {
+        code = poise_file_sync(fd, target);
         close(fd);
     }
     free(parent);
     return code;
 }
 
-/* All of an atomic copy is there: it gets its names. */
-static int reveal(struct copy *copy)
+/* All of an atomic copy is there: it gets its names; `shown`: so many. */
+static int reveal(struct copy *copy, size_t *shown)
 {
     int code = 0;
 
@@ -215,6 +217,7 @@ static int reveal(struct copy *copy)
                 code = rename(copy->plan.places[i], target) == 0 ? 0 : errno;
             }
         }
+        *shown += code == 0;
         code = code ? poise_error_set(code, "rename to", target, NULL)
                     : sync_name(copy, target);
     }
@@ -435,12 +438,13 @@ static int conclude(struct copy *copy, int code,
     code = code == 0 ? agree(copy, sync_end(copy)) : code;
     if (copy->options->atomic && !dry) {
         bool whole = code == 0 && result->walk.errors == 0;
+        size_t shown = 0;
 
         if (whole) {
-            code = agree(copy, copy->rank == 0 ? reveal(copy) : 0);
+            code = agree(copy, copy->rank == 0 ? reveal(copy, &shown) : 0);
         }
-        if (!whole || code < 0) {
-            result->left = strdup(copy->plan.places[0]);
+        if ((!whole || code < 0) && shown < copy->plan.count) {
+            result->left = strdup(copy->plan.places[shown]);
         }
     }
     if (summed == 0) {

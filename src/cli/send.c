@@ -427,7 +427,10 @@ int cli_send(int argc, char **argv)
     }
     if (values.server) {
         poise_strings_free(&values.also);
-        return serve(&values);
+        cli_trace_join(1, 2);
+        exit_code = serve(&values);
+        cli_trace_end();
+        return exit_code;
     }
     if (values.restricted_to || values.read_only || values.write_only) {
         poise_strings_free(&values.also);
@@ -444,7 +447,8 @@ int cli_send(int argc, char **argv)
         cli_say("send", "what, and where to?");
         return CLI_WRONG_USE;
     }
-    exit_code = cli_trace_begin("send", 1);
+    /* The other end is rank 1, if it hears of the session and records. */
+    exit_code = cli_trace_begin("send", 2);
     if (exit_code != CLI_DONE) {
         poise_strings_free(&values.also);
         return exit_code;

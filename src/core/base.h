@@ -59,12 +59,6 @@ POISE_API struct poise_ctx *poise_ctx_current(void);
  * both places NULL means the kernel thread's own. */
 POISE_API struct poise_ctx *poise_ctx_swap(struct poise_ctx *next);
 
-/** Slots for rooms above core that keep one pointer per context. The context
- * does not own what is stored. */
-enum poise_ctx_slot { POISE_CTX_TRACE, POISE_CTX_SLOTS };
-POISE_API void *poise_ctx_get(enum poise_ctx_slot slot);
-POISE_API void poise_ctx_put(enum poise_ctx_slot slot, void *value);
-
 /**
  * How the current context waits. `yield` is called instead of blocking in
  * the kernel, by every primitive of section "waiting"; NULL restores kernel

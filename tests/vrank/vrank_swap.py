@@ -8,6 +8,7 @@ runs it with more data than memory, or swapped at each call. POISE is the
 command.
 """
 
+import json
 import os
 import re
 import shutil
@@ -328,14 +329,35 @@ class Swap(unittest.TestCase):
         return run([POISE, "run", "-V", str(count), "--scratch", self.scratch,
                     *options, program], cwd=self.folder, **more)
 
-    def well(self, count, program, *options):
-        result = self.ranks(count, program, *options)
+    def recorded(self, trace, count):
+        """Each rank's time slices and its contexts' ways to disk and back."""
+        shown = run([POISE, "trace", "show", "--json", "--events", trace])
+        events = json.loads(shown.stdout)["list"]
+        largest = 0
+        for rank in range(count):
+            mine = [event for event in events if event["sequence"] == rank]
+            swaps = [[value["value"] for value in event["values"]]
+                     for event in mine if event["type"] == "swap"]
+            self.assertTrue(any(event["type"] == "run" for event in mine))
+            # At first a context comes in of which nothing is on disk.
+            self.assertEqual([swap[3] for swap in swaps],
+                             [1 - at % 2 for at in range(len(swaps))])
+            self.assertTrue(all(swap[1] >= swap[0] for swap in swaps), swaps)
+            self.assertEqual(swaps[0][2], 0)
+            largest = max(largest, *(swap[2] for swap in swaps))
+        self.assertGreater(largest, 100000)
+
+    def well(self, count, program, *options, trace=None):
+        more = {"env": dict(os.environ, POISE_TRACE=trace)} if trace else {}
+        result = self.ranks(count, program, *options, **more)
         self.assertEqual((result.returncode, result.stderr, result.stdout),
                          (0, "", "done\n"))
 
     def test_every_way_to_allocate(self):
         program = self.compile(EVERY_WAY)
-        self.well(5, program, "--swap", "always")
+        trace = os.path.join(self.folder, "trace")
+        self.well(5, program, "--swap", "always", trace=trace)
+        self.recorded(trace, 5)
         self.well(6, program, "--swap", "always", "-j", "2")
 
     def test_cxx(self):

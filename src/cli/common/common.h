@@ -139,6 +139,10 @@ int cli_standard_output(const char *name, bool json, const char **first,
  * a world, which has `size` processes: CLI_DONE, or the exit code with the
  * reason printed. */
 int cli_trace_begin(const char *name, int size);
+/** In a process that another command started, which says in the environment
+ * which session it began: record as `rank` of it, in FILE.rank. Nothing where
+ * it said nothing, or that cannot be. */
+void cli_trace_join(int rank, int size);
 /** End the one that is in force, if any. */
 void cli_trace_end(void);
 

@@ -23,8 +23,8 @@
 #define CTX_BARRIER() __asm__ volatile("" ::: "memory")
 
 /* Per thread: that is what an execution context is about. The pointer is NULL
- * before the first use; it is read by every event that is traced, so it takes
- * 8 bytes of the space that the loader keeps for fast thread-local storage. */
+ * before the first use; 8 bytes of the space that the loader keeps
+ * for fast thread-local storage. */
 static _Thread_local struct poise_ctx ctx_own;
 __attribute__((tls_model(
     "initial-exec"))) static _Thread_local struct poise_ctx *ctx_in_force;
@@ -124,16 +124,6 @@ void poise_ctx_destroy(struct poise_ctx *ctx)
     }
     ctx_clean(ctx);
     free(ctx);
-}
-
-void *poise_ctx_get(enum poise_ctx_slot slot)
-{
-    return poise_ctx_current()->slots[slot];
-}
-
-void poise_ctx_put(enum poise_ctx_slot slot, void *value)
-{
-    poise_ctx_current()->slots[slot] = value;
 }
 
 void poise_ctx_set_yield(void (*yield)(void *arg), void *arg)

@@ -20,7 +20,6 @@ struct poise_ctx {
     bool own; /**< a kernel thread's own, in its thread-local storage */
     void (*yield)(void *arg);
     void *yield_arg;
-    void *slots[POISE_CTX_SLOTS];
 };
 
 #endif

@@ -115,8 +115,8 @@ static void close_others(int keep)
     close_range((unsigned)keep + 1, ~0U, 0);
 }
 
-static void host_main(const char *name, uint32_t address,
-                      const char *hosts_file, uid_t uid, gid_t gid, int socket)
+static void host_main(const struct wan_wish *wish, uid_t uid, gid_t gid,
+                      int socket)
 {
     struct word word = {0};
     const char *doing;
@@ -130,10 +130,11 @@ static void host_main(const char *name, uint32_t address,
     close_others(socket);
     enum wan_users users = await_users(uid, gid, socket, &word);
     if (word.code == 0) {
-        if (wan_mounts(hosts_file, users, &doing) == 0) {
+        if (wan_mounts(wish->hosts_file, wish->resolv_file, users, &doing) ==
+            0) {
             doing = "set the host name";
-            if (sethostname(name, strlen(name)) == 0) {
-                tunnel = wan_device_open(address, &doing);
+            if (sethostname(wish->name, strlen(wish->name)) == 0) {
+                tunnel = wan_device_open(wish->address, &doing);
             }
         }
         if (tunnel < 0) {
@@ -192,9 +193,9 @@ static int creation_error(const char *name, const struct word *word)
                            word->doing, strerror(word->code), help);
 }
 
-int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
-                    struct wan_host *out)
+int wan_host_create(const struct wan_wish *wish, struct wan_host *out)
 {
+    const char *name = wish->name;
     unsigned long flags = CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC |
                           CLONE_NEWUTS | CLONE_NEWPID | SIGCHLD;
     uid_t uid = geteuid();
@@ -209,7 +210,7 @@ int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
     }
     pid_t pid = (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
     if (pid == 0) {
-        host_main(name, address, hosts_file, uid, gid, sockets[1]);
+        host_main(wish, uid, gid, sockets[1]);
     }
     int code = pid < 0 ? -errno : 0;
     close(sockets[1]);

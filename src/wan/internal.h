@@ -17,6 +17,7 @@
  *   device.c    the network device of a host: a tunnel, or a pair
  *   mounts.c    the mounts of a host
  *   users.c     users of a host where we are not root
+ *   outside.c   a way out to the real network
  *   host.c      namespaces: making a host, running a command on it
  *   door.c      running commands from one host on another
  *   testbed.c   a testbed's folder of state; up, down, open
@@ -340,9 +341,19 @@ enum { WAN_USERS_MAPPED = 1, WAN_GROUPS_MAPPED = 2 };
 /** Map users and groups of a process that is in a user namespace of its own, as
  * far as this user may: what was mapped. */
 unsigned wan_users_map(pid_t pid, uid_t uid, gid_t gid);
-/** In a host: -1 with errno and what was being done. */
-int wan_mounts(const char *hosts_file, enum wan_users users,
-               const char **doing);
+/** In a host: -1 with errno and what was being done. `resolv_file` stands in
+ * for /etc/resolv.conf, if it is not NULL. */
+int wan_mounts(const char *hosts_file, const char *resolv_file,
+               enum wan_users users, const char **doing);
+
+/* ---- a way out (outside.c) ---------------------------------------------- */
+
+/** What names are asked for there. */
+#define WAN_OUTSIDE_RESOLV "nameserver 10.0.2.3\n"
+/** Give a host a way out, which ends with the calling process; so does a
+ * process that gets an error, with what it has opened. -ENOTSUP: what it takes
+ * is not installed. */
+int wan_outside_open(const char *name, pid_t host);
 
 /* ---- hosts (host.c) ----------------------------------------------------- */
 
@@ -352,9 +363,14 @@ struct wan_host {
     pid_t pid;
     int tunnel;
 };
-/** `hosts_file` stands in for /etc/hosts there. */
-int wan_host_create(const char *name, uint32_t address, const char *hosts_file,
-                    struct wan_host *out);
+/** How a host shall be. */
+struct wan_wish {
+    const char *name;
+    uint32_t address;
+    const char *hosts_file;  /* stands in for /etc/hosts there */
+    const char *resolv_file; /* and this for /etc/resolv.conf; or NULL */
+};
+int wan_host_create(const struct wan_wish *wish, struct wan_host *out);
 
 /** Who waits for a stopped gateway gives up after so long. */
 #define WAN_STOPPED_S 5

@@ -113,7 +113,8 @@ static void open_ports(void)
     }
 }
 
-int wan_mounts(const char *hosts_file, enum wan_users users, const char **doing)
+int wan_mounts(const char *hosts_file, const char *resolv_file,
+               enum wan_users users, const char **doing)
 {
     *doing = "part the mounts";
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
@@ -137,6 +138,9 @@ int wan_mounts(const char *hosts_file, enum wan_users users, const char **doing)
      * with all that follows. */
     mount("sysfs", "/sys", "sysfs", QUIET | MS_NOEXEC, NULL);
     mount_run();
+    if (resolv_file) {
+        mount(resolv_file, "/etc/resolv.conf", NULL, MS_BIND, NULL);
+    }
     if (users != WAN_ROOT) {
         mount_empty();
         open_ports();

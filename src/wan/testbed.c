@@ -5,6 +5,7 @@
  *   state   a log (docs/formats.md): the gateway, the sites, the hosts
  *   counts  struct poise_wan_counts [sites * sites], mapped by the gateway
  *   hosts   what hosts see as /etc/hosts
+ *   resolv  and as /etc/resolv.conf, if they have a way out
  *   sites   which site each host is of, for POISE_SITES
  *   control a socket: who asks the gateway to change links
  *   log     why the gateway ended, if it did by itself
@@ -38,8 +39,9 @@
 #define STATE_VERSION 1
 enum { STATE_GATEWAY = 1, STATE_SITE, STATE_HOST };
 
-static const char *const files[] = {
-    "state", "counts", "hosts", POISE_WAN_SITES, WAN_CONTROL, "log", "lock"};
+static const char *const files[] = {"state",  "counts",        "hosts",
+                                    "resolv", POISE_WAN_SITES, WAN_CONTROL,
+                                    "log",    "lock"};
 enum { FILES = sizeof files / sizeof *files };
 
 /** How long a killed gateway may take to be gone. */
@@ -301,6 +303,8 @@ int poise_wan_open(const char *name, struct poise_wan_testbed **out)
             close(lock);
         }
         code = state_read(file_of(folder.data, "state", &path), testbed);
+        testbed->topology.outside =
+            access(file_of(folder.data, "resolv", &path), F_OK) == 0;
         testbed->stopped = testbed->alive && wan_is_stopped(testbed->gateway);
     }
     if (code == 0) {
@@ -442,33 +446,61 @@ static int counts_make(const char *path,
     return code;
 }
 
+static int resolv_write(const char *path)
+{
+    struct poise_buf text = {0};
+    poise_buf_puts(&text, WAN_OUTSIDE_RESOLV);
+    int code = poise_file_save(path, &text);
+    poise_buf_free(&text);
+    return code;
+}
+
+static int hosts_make(const char *folder,
+                      const struct poise_wan_topology *topology,
+                      struct wan_host *hosts, int *ports)
+{
+    struct poise_buf names = {0}, resolv = {0}, name = {0};
+    struct wan_wish wish = {.hosts_file = file_of(folder, "hosts", &names)};
+    int code = hosts_write(wish.hosts_file, topology);
+    if (code == 0 && topology->outside) {
+        wish.resolv_file = file_of(folder, "resolv", &resolv);
+        code = resolv_write(wish.resolv_file);
+    }
+    for (unsigned i = 0; code == 0 && i < topology->hosts; i++) {
+        poise_buf_reset(&name);
+        poise_wan_host_name(topology, i, &name);
+        wish.name = poise_buf_str(&name);
+        wish.address = poise_wan_host_address(topology, i);
+        code = wan_host_create(&wish, &hosts[i]);
+        ports[i] = hosts[i].tunnel;
+        if (code == 0 && topology->outside) {
+            code = wan_outside_open(wish.name, hosts[i].pid);
+        }
+    }
+    poise_buf_free(&names);
+    poise_buf_free(&resolv);
+    poise_buf_free(&name);
+    return code;
+}
+
 /* All that can fail; runs in the gateway. */
 static int gateway_prepare(const char *folder,
                            const struct poise_wan_topology *topology,
                            struct wan_host *hosts, int *ports,
                            struct poise_wan_counts **counts)
 {
-    struct poise_buf path = {0}, name = {0};
+    struct poise_buf path = {0};
     int code = counts_make(file_of(folder, "counts", &path), topology, counts);
     if (code == 0) {
         code = sites_write(file_of(folder, POISE_WAN_SITES, &path), topology);
     }
     if (code == 0) {
-        code = hosts_write(file_of(folder, "hosts", &path), topology);
-    }
-    for (unsigned i = 0; code == 0 && i < topology->hosts; i++) {
-        poise_buf_reset(&name);
-        poise_wan_host_name(topology, i, &name);
-        code = wan_host_create(poise_buf_str(&name),
-                               poise_wan_host_address(topology, i),
-                               poise_buf_str(&path), &hosts[i]);
-        ports[i] = hosts[i].tunnel;
+        code = hosts_make(folder, topology, hosts, ports);
     }
     if (code == 0) {
         code = state_write(folder, topology, hosts);
     }
     poise_buf_free(&path);
-    poise_buf_free(&name);
     return code;
 }
 

@@ -538,8 +538,15 @@ static int read_line(struct reading *r, char *text)
     if (strcmp(word, "seed") == 0) {
         return read_seed(r, &rest);
     }
+    if (strcmp(word, "outside") == 0) {
+        r->topology.outside = true;
+        return wan_word(&rest)
+                   ? wan_line_error(r->path, r->line, "'outside' stands alone")
+                   : 0;
+    }
     return wan_line_error(r->path, r->line,
-                          "'%s' is not site, router, link, default or seed",
+                          "'%s' is not site, router, link, default, seed or "
+                          "outside",
                           word);
 }
 

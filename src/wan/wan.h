@@ -32,6 +32,7 @@ extern "C" {
  *   link SITE -> SITE ...     the same, one way only (the later line counts)
  *   default TIME RATE [MORE]  all pairs of sites that no line joins
  *   seed N                    what chance follows: the same, the same losses
+ *   outside                   hosts reach the real network, past all links
  *
  * TIME is one-way; RATE may be "unlimited". MORE, in any order:
  *
@@ -111,6 +112,7 @@ struct poise_wan_topology {
                               router on the way */
     unsigned hosts;      /**< of all sites */
     uint64_t seed;       /**< 0: none was given */
+    bool outside;        /**< hosts have a way out to the real network */
 };
 
 enum { POISE_WAN_SITES_MOST = 200, POISE_WAN_HOSTS_MOST = 250 };

@@ -166,6 +166,7 @@ static void test_topology_errors(void **state)
         {"router r 3\n", "t.wan:1", "a router is 'router NAME'"},
         {"site a 1\nrouter a\n", "t.wan:2", "site 'a' is there already"},
         {"seed\n", "t.wan:1", "a seed is 'seed NUMBER'"},
+        {"outside 1ms\n", "t.wan:1", "'outside' stands alone"},
         {"seed x\n", "t.wan:1", "'x' is not a whole number"},
         {"site a 1\nrouter r\nsite b 1\nlink a -> r 1ms 1Mbit\n"
          "link r b 1ms 1Mbit\n",

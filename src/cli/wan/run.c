@@ -186,8 +186,8 @@ static const char *mpich_preload(struct poise_buf *out)
 /* The launcher's command line; words are borrowed. */
 static size_t launch_words(const struct poise_comm_launcher *launcher,
                            const char *agent, const char *hosts,
-                           const char *ranks, const char *preload, char **argv,
-                           int argc, char **out)
+                           const char *ranks, const char *preload, bool outside,
+                           char **argv, int argc, char **out)
 {
     static const char *const ompi[] = {
         "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "ob1",
@@ -215,6 +215,12 @@ static size_t launch_words(const struct poise_comm_launcher *launcher,
     PUT(hosts);
     PUT("-n");
     PUT(ranks);
+    if (mpich && outside && !getenv("UCX_NET_DEVICES")) {
+        /* The way out leads to no other host. */
+        PUT("-genv");
+        PUT("UCX_NET_DEVICES");
+        PUT("e0");
+    }
     if (preload) {
         PUT("-genv");
         PUT("LD_PRELOAD");
@@ -349,7 +355,8 @@ static int launch(const struct cli_wan *values,
     }
     bool mpich = strcmp(launcher.mpi, "mpich") == 0;
     launch_words(&launcher, agent.data, poise_buf_str(&hosts), ranks_text,
-                 mpich ? mpich_preload(&preload) : NULL, argv, argc, words);
+                 mpich ? mpich_preload(&preload) : NULL,
+                 testbed->topology.outside, argv, argc, words);
     int awake = stay_awake();
     code = cli_wan_exec_on(testbed, 0, words, TIMEOUT_S);
     if (awake >= 0) {

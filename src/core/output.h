@@ -38,6 +38,9 @@ struct poise_output_options {
     /** Files whose data the output will hold: a new one is not readable to
      * whom one of them is not. NULL: none. */
     const char *inputs[2];
+    /** More of those. Borrowed until the output is open. */
+    const char *const *more;
+    size_t more_count;
     bool named;      /**< the temporary file has a name: others open it, too */
     uint64_t tag;    /**< of that name, for a job that looks for what it left
                           when it was killed: a file of this name is replaced.

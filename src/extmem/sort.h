@@ -17,6 +17,7 @@
 #define POISE_SORT_H
 
 #include <poise/comm.h>
+#include <poise/sort_keys.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +36,7 @@ enum poise_sort_kind {
     POISE_SORT_F64,
     POISE_SORT_RECORD, /**< of a fixed number of bytes */
     /** Ended by newlines, ordered by bytes (as `LC_ALL=C sort` does, which
-     * also ends the last line if it was not). */
+     * also ends the last line if it was not), or by keys. */
     POISE_SORT_LINES,
 };
 
@@ -46,6 +47,10 @@ struct poise_sort_type {
     /** POISE_SORT_RECORD: the key's bytes are compared, first byte first;
      * else the key is a number of this kind. */
     enum poise_sort_kind key_kind;
+    /* Of lines only. */
+    /** What they are ordered by; NULL: their bytes. Borrowed. */
+    const struct poise_sort_keys *keys;
+    bool zero_ended; /**< by NULs, not by newlines */
 };
 
 /**
@@ -62,6 +67,10 @@ POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
 /** Zero is the default of everything but `type`. */
 struct poise_sort_options {
     struct poise_sort_type type;
+    /** Inputs that are read behind `in`, as if they were one file with it (a
+     * line ends with its file). Borrowed. */
+    const char *const *more;
+    size_t more_count;
     /** The memory that the run may take on a machine, whose ranks share it; 0:
      * nine tenths of poise_memory_available(), but 6 MiB or half of it are
      * left. */
@@ -139,6 +148,26 @@ struct poise_sort_report {
 POISE_API int poise_sort_check(const char *path,
                                const struct poise_sort_options *options,
                                struct poise_sort_report *report);
+
+/**
+ * Merge sorted files of lines, `in` and options->more, into one: in one pass,
+ * in little memory, through the page cache. Of equal lines those of the first
+ * file come first (with options->unique: the first of them only). At most
+ * `batch` files are merged at a time (0: 16): more take scratch files, and more
+ * passes. Files that are not sorted give a file that is not sorted. Local;
+ * -EISDIR and others of open(2) and read(2).
+ */
+POISE_API int poise_sort_merge(const char *in, const char *out,
+                               const struct poise_sort_options *options,
+                               unsigned batch);
+
+/** The first line of a file that comes before its predecessor (with
+ * options->unique: or equals it): *number, from 1 on, or 0 if there is none;
+ * the line is appended to `line`. Reads as far as that, once. Local. */
+POISE_API int poise_sort_find_disorder(const char *path,
+                                       const struct poise_sort_options *options,
+                                       uint64_t *number,
+                                       struct poise_buf *line);
 
 /** Patterns of generated data. */
 enum poise_sort_pattern {

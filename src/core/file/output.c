@@ -230,14 +230,14 @@ static mode_t mode_of_inputs(const struct poise_output_options *options,
                              gid_t group)
 {
     mode_t mode = 0666;
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2 + options->more_count; i++) {
+        const char *input = i < 2 ? options->inputs[i] : options->more[i - 2];
         struct stat in;
-        if (options->inputs[i] == NULL || stat(options->inputs[i], &in) != 0 ||
-            !S_ISREG(in.st_mode)) {
+        if (input == NULL || stat(input, &in) != 0 || !S_ISREG(in.st_mode)) {
             continue;
         }
         mode_t allowed = in.st_mode | S_IRUSR | S_IWUSR;
-        if (output_has_acl(options->inputs[i])) {
+        if (output_has_acl(input)) {
             allowed &= S_IRUSR | S_IWUSR;
         } else if (in.st_gid != group) {
             allowed &= ~(mode_t)S_IRWXG | (in.st_mode & S_IRWXO) << 3;

@@ -31,6 +31,9 @@ struct extmem_input {
     const char *const *folders;
     size_t folder_count;
     const char *out; /**< NULL: there is none, temporary files' folder then */
+    /** One character with which it ends: one that does not is copied, with it.
+     * NULL: it may end as it likes. */
+    const char *ending;
     const struct poise_disk_options *disk;
 };
 /** Open an input. What is no regular file (a pipe, a device, a socket) is first
@@ -46,6 +49,10 @@ uint64_t extmem_input_written(struct poise_disk *disk);
  * (spool.c) */
 int extmem_spool(const struct extmem_input *input, int fd,
                  struct poise_disk **out, uint64_t *bytes);
+/** The same of several, as if they were one file. */
+int extmem_spool_all(const struct extmem_input *first, const char *const *more,
+                     size_t more_count, struct poise_disk **out,
+                     uint64_t *bytes);
 /** Whether `path` is that file, by whatever name. False without a disk. */
 bool extmem_is_same_file(const struct poise_disk *disk, const char *path);
 
@@ -73,6 +80,36 @@ struct extmem_part {
 /** Bytes [from, to) of a file. */
 struct extmem_part extmem_part_of(struct poise_disk *disk, uint64_t from,
                                   uint64_t to);
+
+/* ---- several inputs (inputs.c) ------------------------------------------ */
+
+/** Files that are read as if they were one. */
+struct extmem_inputs {
+    struct poise_disk **disks; /**< owned */
+    uint64_t *begins;          /**< owned; of each, and the end of the last */
+    size_t count;
+    uint64_t bytes;
+};
+/** Open `first` and, behind it, `more`, of which all but the last end with
+ * first->ending. Beyond 16 files, and where extmem_input_open does so, they are
+ * copied into a scratch file; several processes refuse that. */
+int extmem_inputs_open(const struct extmem_input *first,
+                       const char *const *more, size_t more_count,
+                       struct extmem_inputs *out);
+/** Inputs of zeros are closed. */
+void extmem_inputs_close(struct extmem_inputs *inputs);
+/** As extmem_fetch_start; the bytes end with their file: see fetch->len. `at`
+ * lies before the end. */
+void extmem_inputs_fetch(const struct extmem_inputs *inputs, uint64_t at,
+                         size_t len, char *memory, struct extmem_fetch *fetch);
+/** Bytes [from, to). */
+struct extmem_part extmem_inputs_part(const struct extmem_inputs *inputs,
+                                      uint64_t from, uint64_t to);
+/** Whether `path` is one of them, by whatever name. */
+bool extmem_inputs_have(const struct extmem_inputs *inputs, const char *path);
+/** Bytes moved, copies included, and whether all went past the page cache. */
+void extmem_inputs_count(const struct extmem_inputs *inputs, uint64_t *read,
+                         uint64_t *written, bool *is_direct);
 
 /** Reads a part in order, some chunks ahead. */
 enum { EXTMEM_AHEAD = 3 };

@@ -8,6 +8,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Whether a file ends as it should: 1, 0, or an error. */
+static int ends_well(const struct extmem_input *input, int fd, uint64_t bytes)
+{
+    char last;
+    ssize_t n;
+
+    if (!input->ending || bytes == 0) {
+        return 1;
+    }
+    n = poise_file_pread(fd, &last, 1, bytes - 1, input->path);
+    return n < 0 ? (int)n : n == 0 || last == *input->ending;
+}
+
 /* What kind of input stands at `fd`: 1 for a file to be read where it is, 0 for
  * what has to be copied. */
 static int look(const struct extmem_input *input, int fd)
@@ -22,13 +35,17 @@ static int look(const struct extmem_input *input, int fd)
                                "it is a directory");
     }
     if (S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0) {
-        return 1;
+        int code = ends_well(input, fd, (uint64_t)st.st_size);
+
+        if (code != 0) {
+            return code;
+        }
     }
     return input->world
                ? poise_error_set(EINVAL, "read", input->path,
-                                 "it can be read once only, and %d processes "
-                                 "would read it: store it in a file, or start "
-                                 "one process",
+                                 "it can be read once only, or lacks an end of "
+                                 "line, and %d processes would read it: store "
+                                 "it in a file, or start one process",
                                  poise_world_size(input->world))
                : 0;
 }

@@ -8,6 +8,7 @@ struct check {
     struct poise_sort_type type;
     struct poise_sort_report report;
     struct poise_buf last; /* of the item before */
+    struct poise_buf rooms[2];
 };
 
 /* The chunk of the item before may be gone: it is copied. */
@@ -18,12 +19,16 @@ static int check_item(void *arg, const unsigned char *item, size_t len)
 
     report->checksum += sort_item_hash(item, len);
     if (report->items > 0) {
-        struct sort_key key = sort_key_of(&check->type, item, len);
+        struct sort_key key =
+            sort_key_of(&check->type, item, len, &check->rooms[0]);
         struct sort_key last =
             sort_key_of(&check->type, (const unsigned char *)check->last.data,
-                        check->last.len);
+                        check->last.len, &check->rooms[1]);
         int order = sort_key_compare(&last, &key);
 
+        if (check->rooms[0].error || check->rooms[1].error) {
+            return -ENOMEM;
+        }
         report->duplicates += order == 0;
         if (order > 0 && report->sorted) {
             report->sorted = false;
@@ -39,11 +44,12 @@ static int check_item(void *arg, const unsigned char *item, size_t len)
 
 static int check_all(struct sort_run *run, struct check *check)
 {
-    struct extmem_part whole = extmem_part_of(run->in, 0, run->in_bytes);
+    struct extmem_part whole = extmem_inputs_part(&run->in, 0, run->in_bytes);
     size_t chunk = 1 << 20, len;
     struct extmem_reader reader;
     struct sort_cutter cutter = {
         .item_bytes = run->shape == SORT_TEXT ? 0 : run->item_bytes,
+        .ending = sort_ending(&run->type),
         .item = check_item,
         .arg = check,
     };
@@ -84,8 +90,10 @@ int poise_sort_check(const char *path, const struct poise_sort_options *options,
     }
     check.report.bytes = run.in_bytes;
     code = check_all(&run, &check);
-    poise_disk_close(run.in);
+    extmem_inputs_close(&run.in);
     poise_buf_free(&check.last);
+    poise_buf_free(&check.rooms[0]);
+    poise_buf_free(&check.rooms[1]);
     if (code == 0) {
         *report = check.report;
     }

@@ -33,6 +33,7 @@ struct lane {
     struct sort_packet *free_packets;
     uint64_t checksum;
     struct sort_cutter cutter;
+    struct poise_buf key;
     char *sink; /* what is only counted goes here */
 };
 
@@ -198,10 +199,15 @@ static int put_bytes(struct lane *lane, struct cursor *cursor, const void *data,
 static int put_item(void *arg, const unsigned char *item, size_t len)
 {
     struct lane *lane = arg;
-    struct sort_key key = sort_key_of(&lane->run->type, item, len);
+    struct sort_key key = sort_key_of(&lane->run->type, item, len, &lane->key);
     struct cursor *cursor =
         &lane->cursors[sort_splitters_find(lane->splitters, &key)];
+    char ending = sort_ending(&lane->run->type);
     int code;
+
+    if (lane->key.error) {
+        return lane->key.error;
+    }
 
     if (len > UINT32_MAX / 2) {
         return poise_error_set(EFBIG, "sort", NULL,
@@ -213,7 +219,7 @@ static int put_item(void *arg, const unsigned char *item, size_t len)
     cursor->stream->items++;
     code = put_bytes(lane, cursor, item, len);
     if (code == 0 && lane->run->shape == SORT_TEXT) {
-        code = put_bytes(lane, cursor, "\n", 1);
+        code = put_bytes(lane, cursor, &ending, 1);
     }
     return code;
 }
@@ -290,6 +296,7 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
     lane->buckets = pass->splitters->count + 1;
     lane->cutter = (struct sort_cutter){
         .item_bytes = lane->run->shape == SORT_TEXT ? 0 : lane->run->item_bytes,
+        .ending = sort_ending(&lane->run->type),
         .item = put_item,
         .arg = lane,
     };
@@ -347,6 +354,7 @@ static void lane_close(struct lane *lane)
 {
     extmem_blocks_close(&lane->blocks);
     poise_buf_free(&lane->cutter.carry);
+    poise_buf_free(&lane->key);
     free(lane->cursors);
 }
 
@@ -408,7 +416,7 @@ static int inbox_take(void *arg, struct sort_packet *packet)
 
     if (packet->bucket >= buckets->count ||
         packet->lane >= sort_all_lanes(run) || packet->len > run->plan.block) {
-        return poise_error_set(EBADMSG, "sort", poise_disk_path(run->in),
+        return poise_error_set(EBADMSG, "sort", run->path,
                                "a message is not one of a sort");
     }
     code = block_take(&pass->inbox, &cursor.begin);

@@ -192,6 +192,8 @@ static void worker_close(struct sort_worker *worker)
     for (int i = 0; i < 2; i++) {
         struct sort_loading *loading = &worker->loadings[i];
 
+        poise_buf_free(&worker->keys[i]);
+
         for (size_t j = 0; j < loading->transfer_count; j++) {
             poise_disk_wait(&loading->transfers[j]);
         }

@@ -108,15 +108,18 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
 
 /* ---- records and lines -------------------------------------------------- */
 
-static struct sort_entry entry_of(const struct poise_sort_type *type,
+static struct sort_entry entry_of(struct sort_worker *worker,
                                   const unsigned char *base,
                                   const unsigned char *item, size_t len)
 {
-    struct sort_key key = sort_key_of(type, item, len);
+    const struct poise_sort_type *type = &worker->run->type;
+    struct sort_key key = sort_key_of(type, item, len, &worker->keys[0]);
+    bool is_line = type->kind == POISE_SORT_LINES;
 
     return (struct sort_entry){.key = key.window,
                                .at = (uint32_t)(item - base),
-                               .len = key.bytes ? key.len : (uint32_t)len};
+                               .len = key.bytes && !is_line ? key.len
+                                                            : (uint32_t)len};
 }
 
 /* Entries of all items of a bucket; their number. */
@@ -125,6 +128,7 @@ static size_t make_entries(struct sort_worker *worker,
 {
     const struct sort_run *run = worker->run;
     const unsigned char *base = (const unsigned char *)loading->buffer;
+    char ending = sort_ending(&run->type);
     size_t n = 0;
 
     for (unsigned lane = 0; lane < loading->job->bucket->stream_count; lane++) {
@@ -137,12 +141,12 @@ static size_t make_entries(struct sort_worker *worker,
 
             if (run->shape == SORT_TEXT) {
                 const unsigned char *newline =
-                    memchr(at, '\n', (size_t)(end - at));
+                    memchr(at, ending, (size_t)(end - at));
 
                 len = (size_t)((newline ? newline : end) - at);
                 step = len + 1;
             }
-            worker->entries[n++] = entry_of(&run->type, base, at, len);
+            worker->entries[n++] = entry_of(worker, base, at, len);
             at += step;
         }
     }
@@ -165,16 +169,19 @@ static size_t unique_entries(struct sort_worker *worker, const char *base,
     const unsigned char *items = (const unsigned char *)base;
     size_t kept = 0, bytes = 0;
     struct sort_key last = {0};
+    int now = 0;
 
     for (size_t i = 0; i < *count; i++) {
-        struct sort_key key = sort_key_of(&run->type, items + entries[i].at,
-                                          item_size(run, &entries[i]) -
-                                              (run->shape == SORT_TEXT));
+        struct sort_key key =
+            sort_key_of(&run->type, items + entries[i].at,
+                        item_size(run, &entries[i]) - (run->shape == SORT_TEXT),
+                        &worker->keys[now]);
 
         if (kept == 0 || sort_key_compare(&last, &key) != 0) {
             bytes += item_size(run, &entries[i]);
             entries[kept++] = entries[i];
             last = key;
+            now = 1 - now;
         }
     }
     *count = kept;
@@ -201,6 +208,26 @@ static void gather(const struct sort_worker *worker, const char *base, char *to,
     }
 }
 
+/* The buffer of the result is not in use yet: keys may lie there. */
+static int sort_entries_of(struct sort_worker *worker,
+                           const struct sort_loading *loading, size_t count)
+{
+    const struct sort_run *run = worker->run;
+    const unsigned char *base = (const unsigned char *)loading->buffer;
+    struct sort_key_room room = {.arena = worker->buffers[2],
+                                 .bytes = run->plan.buffer};
+    int code;
+
+    if (!run->type.keys) {
+        sort_items(&run->type, base, worker->entries, worker->spare, count);
+        return 0;
+    }
+    code = sort_keyed_lines(&run->type, base, worker->entries, worker->spare,
+                            count, &room);
+    poise_buf_free(&room.key);
+    return code;
+}
+
 int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
 {
     struct sort_run *run = worker->run;
@@ -210,10 +237,15 @@ int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
     char *to;
     int code;
 
-    sort_items(&run->type, (const unsigned char *)loading->buffer,
-               worker->entries, worker->spare, count);
+    code = sort_entries_of(worker, loading, count);
+    if (code < 0) {
+        return code;
+    }
     if (worker->finish->in_order) {
         bytes = unique_entries(worker, loading->buffer, &count);
+    }
+    if (worker->keys[0].error || worker->keys[1].error) {
+        return -ENOMEM;
     }
     code = sort_finish_turn(worker, loading, bytes, count, &offset);
     if (code < 0) {
@@ -234,8 +266,9 @@ int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading)
     int code;
 
     if (run->options->unique) {
-        const char *newline =
-            run->shape == SORT_TEXT ? memchr(from, '\n', bytes) : NULL;
+        const char *newline = run->shape == SORT_TEXT
+                                  ? memchr(from, sort_ending(&run->type), bytes)
+                                  : NULL;
 
         if (run->shape == SORT_TEXT && !newline) {
             return poise_error_set(ENOMEM, "sort", NULL,

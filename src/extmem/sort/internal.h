@@ -57,9 +57,17 @@ struct sort_key {
     const unsigned char *bytes;
     uint32_t len;
 };
-/** Of a record or a line (its newline not counted in len). */
+/** Of a record or a line (its newline not counted in len). It may lie in
+ * `room`, where the last one is overwritten; room->error if there is no memory.
+ */
 struct sort_key sort_key_of(const struct poise_sort_type *type,
-                            const unsigned char *item, size_t len);
+                            const unsigned char *item, size_t len,
+                            struct poise_buf *room);
+/** What ends lines. */
+static inline char sort_ending(const struct poise_sort_type *type)
+{
+    return type->zero_ended ? '\0' : '\n';
+}
 /** <0, 0, >0. */
 int sort_key_compare(const struct sort_key *a, const struct sort_key *b);
 
@@ -86,6 +94,17 @@ void sort_entries_in(struct sort_entry *entries, struct sort_entry *spare,
 void sort_items(const struct poise_sort_type *type, const unsigned char *base,
                 struct sort_entry *entries, struct sort_entry *spare,
                 size_t count);
+/** Memory for keys: `arena` is lent while lines are sorted. */
+struct sort_key_room {
+    char *arena;
+    size_t bytes;
+    struct poise_buf key; /**< owned */
+};
+/** The same for lines that are ordered by type->keys. 0 or -ENOMEM. */
+int sort_keyed_lines(const struct poise_sort_type *type,
+                     const unsigned char *base, struct sort_entry *entries,
+                     struct sort_entry *spare, size_t count,
+                     struct sort_key_room *room);
 
 /* ---- streams of blocks -------------------------------------------------- */
 
@@ -172,7 +191,8 @@ struct sort_run {
     uint32_t item_bytes;
     struct poise_world *world; /**< NULL: alone */
     unsigned rank, processes;
-    struct poise_disk *in;
+    const char *path; /**< of the first input */
+    struct extmem_inputs in;
     uint64_t in_bytes;
     struct sort_plan plan;
     /** Owned, if there is a world: who writes each bucket first, or
@@ -239,6 +259,7 @@ struct extmem_part sort_source_part(const struct sort_source *source,
  * without their newline. */
 struct sort_cutter {
     uint32_t item_bytes; /**< 0: lines */
+    char ending;         /**< of them */
     struct poise_buf carry;
     int (*item)(void *arg, const unsigned char *item, size_t len);
     void *arg;

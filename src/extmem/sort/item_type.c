@@ -298,11 +298,36 @@ uint64_t sort_window(const unsigned char *at, size_t len)
     return x;
 }
 
-struct sort_key sort_key_of(const struct poise_sort_type *type,
-                            const unsigned char *item, size_t len)
+/* Its place is never NULL, as that of no number is. */
+static struct sort_key line_key(const struct poise_sort_type *type,
+                                const unsigned char *line, size_t len,
+                                struct poise_buf *room)
 {
     struct sort_key key = {0};
 
+    poise_buf_reset(room);
+    poise_buf_reserve(room, 1);
+    if (poise_sort_keys_append(type->keys, line, len, room) < 0 ||
+        room->error) {
+        room->error = -ENOMEM;
+        key.bytes = line;
+        return key;
+    }
+    key.bytes = (const unsigned char *)room->data;
+    key.len = (uint32_t)room->len;
+    key.window = sort_window(key.bytes, key.len);
+    return key;
+}
+
+struct sort_key sort_key_of(const struct poise_sort_type *type,
+                            const unsigned char *item, size_t len,
+                            struct poise_buf *room)
+{
+    struct sort_key key = {0};
+
+    if (type->kind == POISE_SORT_LINES && type->keys) {
+        return line_key(type, item, len, room);
+    }
     if (type->kind == POISE_SORT_LINES) {
         key.bytes = item;
         key.len = (uint32_t)len;

@@ -31,18 +31,20 @@ static int take_lines(struct sort_sample *sample,
 {
     const struct poise_sort_type *type = &sample->source->run->type;
     const char *at = fetch->data, *end = fetch->data + fetch->len;
+    char ending = sort_ending(type);
     int code = 0;
 
     if (!at_begin) {
-        at = memchr(at, '\n', fetch->len);
+        at = memchr(at, ending, fetch->len);
         at = at ? at + 1 : end;
     }
     for (int i = 0; i < EACH && at < end && code == 0; i++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = memchr(at, ending, (size_t)(end - at));
         size_t len = (size_t)((stop ? stop : end) - at);
 
-        code =
-            take_key(sample, sort_key_of(type, (const unsigned char *)at, len));
+        code = take_key(sample, sort_key_of(type, (const unsigned char *)at,
+                                            len, &sample->key));
+        code = code < 0 ? code : sample->key.error;
         at = stop ? stop + 1 : end;
     }
     return code;
@@ -72,7 +74,7 @@ static int take_fixed(struct sort_sample *sample,
                 memcpy(&key.window, item, 8);
             }
         } else {
-            key = sort_key_of(&run->type, item, step);
+            key = sort_key_of(&run->type, item, step, &sample->key);
         }
         code = take_key(sample, key);
     }
@@ -245,6 +247,7 @@ void sort_sample_free(struct sort_sample *sample)
 {
     free(sample->keys);
     poise_buf_free(&sample->text);
+    poise_buf_free(&sample->key);
 }
 
 int sort_sample_take(struct sort_sample *sample, uint64_t reads, bool is_shared)

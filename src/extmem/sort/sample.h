@@ -14,7 +14,7 @@ struct sort_sample {
     struct extmem_fetch fetches[SORT_SAMPLES_AT_ONCE];
     struct sort_key *keys; /* `bytes` are offsets into the text */
     size_t count, room;
-    struct poise_buf text;
+    struct poise_buf text, key;
 };
 
 /** About `reads` samples of sample->source, their keys in order. Collective if

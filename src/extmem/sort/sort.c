@@ -23,8 +23,10 @@
 int sort_input_open(struct sort_run *run, const char *path, const char *out)
 {
     const struct poise_sort_options *options = run->options;
+    const char ending = sort_ending(&run->type);
     const struct extmem_input input = {
         .path = path,
+        .ending = run->shape == SORT_TEXT ? &ending : NULL,
         .item_bytes = run->item_bytes,
         .world = run->world,
         .folders = options->scratch,
@@ -34,15 +36,20 @@ int sort_input_open(struct sort_run *run, const char *path, const char *out)
     };
     int code = sort_type_check(&options->type);
 
-    return code < 0 ? code
-                    : extmem_input_open(&input, &run->in, &run->in_bytes);
+    if (code == 0) {
+        code = extmem_inputs_open(&input, options->more, options->more_count,
+                                  &run->in);
+    }
+    run->path = path;
+    run->in_bytes = run->in.bytes;
+    return code;
 }
 
 /* One file by two names is one file. */
-static int refuse_same(const struct poise_disk *in, const char *out,
+static int refuse_same(const struct extmem_inputs *in, const char *out,
                        bool in_place)
 {
-    return in_place || !extmem_is_same_file(in, out)
+    return in_place || !extmem_inputs_have(in, out)
                ? 0
                : poise_error_set(EINVAL, "write", out,
                                  "it is the input, and --in-place is not "
@@ -55,18 +62,18 @@ static int look_at_lines(struct sort_run *run, struct sort_census *census)
     enum { LOOK = 1 << 16, LOOKS = 8 };
     size_t room = LOOK + 2 * EXTMEM_PAGE;
     uint64_t seen = 0, lines = 0;
-    char *memory = poise_huge_alloc(room);
+    char *memory = poise_huge_alloc(room), ending = sort_ending(&run->type);
     int code = memory ? 0 : -ENOMEM;
 
     for (unsigned i = 0; i < LOOKS && code == 0; i++) {
         struct extmem_fetch fetch;
         uint64_t at = run->in_bytes / LOOKS * i, left = run->in_bytes - at;
 
-        extmem_fetch_start(run->in, at, left < LOOK ? left : LOOK, memory,
-                           &fetch);
+        extmem_inputs_fetch(&run->in, at, left < LOOK ? left : LOOK, memory,
+                            &fetch);
         code = extmem_fetch_finish(&fetch);
         for (size_t j = 0; code == 0 && j < fetch.len; j++) {
-            lines += fetch.data[j] == '\n';
+            lines += fetch.data[j] == ending;
         }
         seen += code == 0 ? fetch.len : 0;
     }
@@ -84,9 +91,9 @@ static int refuse_memory(const struct sort_run *run,
     poise_human_bytes(&least, sort_plan_least(run->options, census, 1));
     poise_human_bytes(&have, memory);
     code = poise_error_set(
-        ENOMEM, "sort", poise_disk_path(run->in),
-        "%s of memory are too little%s: at least %s", poise_buf_str(&have),
-        run->world ? " for a process" : "", poise_buf_str(&least));
+        ENOMEM, "sort", run->path, "%s of memory are too little%s: at least %s",
+        poise_buf_str(&have), run->world ? " for a process" : "",
+        poise_buf_str(&least));
     poise_buf_free(&least);
     poise_buf_free(&have);
     return code;
@@ -121,8 +128,7 @@ static int make_plan(struct sort_run *run)
     const struct poise_sort_options *options = run->options;
     uint64_t shares[] = {extmem_share_memory(run->world, options->memory_bytes),
                          extmem_share_threads(run->world, options->threads)};
-    int code =
-        extmem_same_size(run->world, poise_disk_path(run->in), run->in_bytes);
+    int code = extmem_same_size(run->world, run->path, run->in_bytes);
 
     if (code == 0) {
         code = extmem_least(run->world, shares, 2);
@@ -140,7 +146,10 @@ static int make_plan(struct sort_run *run)
 static int open_all(struct sort_run *run, const char *out)
 {
     const struct poise_output_options output = {
-        .inputs = {poise_disk_path(run->in)}};
+        .inputs = {run->path},
+        .more = run->options->more,
+        .more_count = run->options->more_count,
+    };
     int code;
 
     run->arena = poise_huge_alloc(run->plan.arena);
@@ -239,7 +248,7 @@ static int split_large(struct sort_run *run, struct sort_buckets *buckets)
             }
             if (round == MOST_ROUNDS) {
                 return poise_error_set(
-                    ENOMEM, "sort", poise_disk_path(run->in),
+                    ENOMEM, "sort", run->path,
                     "%llu bytes cannot be parted so that they fit the memory",
                     (unsigned long long)bucket->bytes);
             }
@@ -332,22 +341,22 @@ static void note_disks(struct sort_run *run)
 {
     struct poise_sort_result *result = &run->result;
     struct poise_disk *out = extmem_output_disk(run->out);
-    uint64_t read, written;
+    uint64_t read, written, copied;
 
-    poise_disk_count(run->in, &result->read_bytes, &written);
+    extmem_inputs_count(&run->in, &result->read_bytes, &copied,
+                        &result->direct_in);
     poise_disk_count(out, &read, &result->written_bytes);
-    result->direct_in = poise_disk_is_direct(run->in);
     result->direct_out = poise_disk_is_direct(out);
     result->direct_scratch = true;
     for (size_t i = 0; i < run->store.disk_count; i++) {
         result->direct_scratch &= poise_disk_is_direct(run->store.disks[i]);
     }
     extmem_store_count(&run->store, &read, &written);
-    written += extmem_input_written(run->in);
+    written += copied;
     result->read_bytes += read;
     result->written_bytes += written;
     result->scratch_bytes += written;
-    result->engine = poise_disk_engine_name(run->in);
+    result->engine = poise_disk_engine_name(out);
     result->bytes_in = run->in_bytes;
     result->memory_bytes = run->plan.memory;
     result->block_bytes = run->plan.block;
@@ -375,7 +384,7 @@ int poise_sort_run(const char *in, const char *out,
     }
     code = sort_input_open(&run, in, out);
     if (code == 0) {
-        code = refuse_same(run.in, out, options->in_place);
+        code = refuse_same(&run.in, out, options->in_place);
     }
     code = extmem_agree(run.world, code);
     if (code == 0) {
@@ -400,7 +409,7 @@ int poise_sort_run(const char *in, const char *out,
     free(run.writers);
     extmem_store_close(&run.store);
     poise_huge_free(run.arena, run.plan.arena);
-    poise_disk_close(run.in);
+    extmem_inputs_close(&run.in);
     if (code == 0 && result) {
         *result = run.result;
     }

@@ -1,9 +1,12 @@
 /*
  * Sorting records and lines by entries: by windows of eight bytes first, and
- * where those are equal by the next eight.
+ * where those are equal by the next eight. Keys of lines that are not the lines
+ * themselves are made where they are needed: at first of all lines, for their
+ * windows, then of those whose windows are equal.
  */
 #include "internal.h"
 
+#include <errno.h>
 #include <string.h>
 
 struct order {
@@ -178,4 +181,127 @@ void sort_items(const struct poise_sort_type *type, const unsigned char *base,
         return;
     }
     by_windows(&order, entries, spare, count, 0);
+}
+
+/* ---- keys that are made ------------------------------------------------- */
+
+struct keyed {
+    const struct poise_sort_type *type;
+    const unsigned char *base;
+    struct sort_key_room *room;
+};
+
+/* A key in the arena, behind the entry that it is of. */
+enum { KEY_HEAD = sizeof(struct sort_entry) };
+
+/* Make the keys of all entries, which then stand for those: as many as there is
+ * room for. */
+static size_t make_keys(struct keyed *keyed, struct sort_entry *entries,
+                        size_t count)
+{
+    struct sort_key_room *room = keyed->room;
+    size_t used = 0, i;
+
+    for (i = 0; i < count; i++) {
+        struct sort_key key =
+            sort_key_of(keyed->type, keyed->base + entries[i].at,
+                        entries[i].len, &room->key);
+        size_t bytes = (KEY_HEAD + (size_t)key.len + 7) / 8 * 8;
+
+        if (room->key.error || bytes > room->bytes - used) {
+            break;
+        }
+        memcpy(room->arena + used, &entries[i], KEY_HEAD);
+        memcpy(room->arena + used + KEY_HEAD, key.bytes, key.len);
+        entries[i] = (struct sort_entry){.key = key.window,
+                                         .at = (uint32_t)(used + KEY_HEAD),
+                                         .len = key.len};
+        used += bytes;
+    }
+    return i;
+}
+
+static void restore(const struct keyed *keyed, struct sort_entry *entries,
+                    size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&entries[i], keyed->room->arena + entries[i].at - KEY_HEAD,
+               KEY_HEAD);
+    }
+}
+
+static int by_parts(struct keyed *keyed, struct sort_entry *entries,
+                    struct sort_entry *spare, size_t count, size_t depth);
+
+/* Entries whose keys are equal up to `depth`. */
+static int sort_equals(struct keyed *keyed, struct sort_entry *entries,
+                       struct sort_entry *spare, size_t count, size_t depth)
+{
+    struct order order = {.base = (unsigned char *)keyed->room->arena};
+    size_t made = make_keys(keyed, entries, count);
+
+    if (made == count) {
+        by_windows(&order, entries, spare, count, 0);
+    }
+    restore(keyed, entries, made);
+    if (keyed->room->key.error) {
+        return -ENOMEM;
+    }
+    return made == count ? 0 : by_parts(keyed, entries, spare, count, depth);
+}
+
+/* Too many to have all their keys at a time: by the next seven bytes, and how
+ * many there are of those. */
+static int by_parts(struct keyed *keyed, struct sort_entry *entries,
+                    struct sort_entry *spare, size_t count, size_t depth)
+{
+    enum { PART = 7, MORE = PART + 1 };
+    int code = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct sort_key key =
+            sort_key_of(keyed->type, keyed->base + entries[i].at,
+                        entries[i].len, &keyed->room->key);
+        size_t rest = key.len > depth ? key.len - depth : 0;
+
+        rest = rest < MORE ? rest : MORE;
+        entries[i].key =
+            (sort_window(key.bytes + (rest > 0 ? depth : 0), rest) &
+             ~UINT64_C(255)) |
+            rest;
+    }
+    if (keyed->room->key.error) {
+        return -ENOMEM;
+    }
+    sort_entries_in(entries, spare, count);
+    for (size_t i = 0, end; i < count && code == 0; i = end) {
+        for (end = i + 1; end < count && entries[end].key == entries[i].key;
+             end++) {
+        }
+        if (end - i > 1 && (entries[i].key & 255) == MORE) {
+            code = sort_equals(keyed, entries + i, spare + i, end - i,
+                               depth + PART);
+        }
+    }
+    return code;
+}
+
+int sort_keyed_lines(const struct poise_sort_type *type,
+                     const unsigned char *base, struct sort_entry *entries,
+                     struct sort_entry *spare, size_t count,
+                     struct sort_key_room *room)
+{
+    struct keyed keyed = {.type = type, .base = base, .room = room};
+    int code = 0;
+
+    sort_entries_in(entries, spare, count);
+    for (size_t i = 0, end; i < count && code == 0; i = end) {
+        for (end = i + 1; end < count && entries[end].key == entries[i].key;
+             end++) {
+        }
+        if (end - i > 1) {
+            code = sort_equals(&keyed, entries + i, spare + i, end - i, 0);
+        }
+    }
+    return code;
 }

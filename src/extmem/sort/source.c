@@ -20,11 +20,11 @@ static int next_line(struct sort_run *run, uint64_t at, uint64_t *out)
         struct extmem_fetch fetch;
         uint64_t left = run->in_bytes - at;
 
-        extmem_fetch_start(run->in, at, left < LOOK ? left : LOOK, memory,
-                           &fetch);
+        extmem_inputs_fetch(&run->in, at, left < LOOK ? left : LOOK, memory,
+                            &fetch);
         code = extmem_fetch_finish(&fetch);
         if (code == 0) {
-            found = memchr(fetch.data, '\n', fetch.len);
+            found = memchr(fetch.data, sort_ending(&run->type), fetch.len);
             at += found ? (size_t)(found - fetch.data) + 1 : fetch.len;
         }
     }
@@ -132,8 +132,8 @@ struct extmem_part sort_source_part(const struct sort_source *source,
                                     unsigned lane)
 {
     if (!source->bucket) {
-        return extmem_part_of(source->run->in, source->bounds[lane],
-                              source->bounds[lane + 1]);
+        return extmem_inputs_part(&source->run->in, source->bounds[lane],
+                                  source->bounds[lane + 1]);
     }
     return (struct extmem_part){.start = start_span,
                                 .source = source,
@@ -157,7 +157,7 @@ static int take_carry(struct sort_cutter *cutter, const char *data, size_t len,
     int code;
 
     if (cutter->item_bytes == 0) {
-        const char *end = memchr(data, '\n', len);
+        const char *end = memchr(data, cutter->ending, len);
 
         complete = end != NULL;
         *taken = complete ? (size_t)(end - data) : len;
@@ -184,7 +184,7 @@ static int feed_lines(struct sort_cutter *cutter, const char *data,
     int code = 0;
 
     while (code == 0 && data < end &&
-           (newline = memchr(data, '\n', (size_t)(end - data)))) {
+           (newline = memchr(data, cutter->ending, (size_t)(end - data)))) {
         code = hand_out(cutter, data, (size_t)(newline - data));
         data = newline + 1;
     }

@@ -1,0 +1,60 @@
+/*
+ * poise/sort_keys.h - keys of lines, described and ordered as GNU sort does:
+ * turned into strings of bytes, so that memcmp, and where one string is the
+ * begin of another their lengths, order lines.
+ *
+ * Fields, their positions and the letters of orderings mean what they mean to
+ * GNU sort 9.1. Bytes are compared one by one unless the locale (LC_ALL,
+ * LC_COLLATE, LANG of the environment) collates: then strxfrm(3) turns each
+ * text into bytes. The locale of the process is left alone.
+ */
+#ifndef POISE_SORT_KEYS_H
+#define POISE_SORT_KEYS_H
+
+#include <poise/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What lines are ordered by. Zeros: by their whole text. All is borrowed, and
+ * only while poise_sort_keys_make runs. */
+struct poise_sort_rules {
+    /** Letters of MRVbdfghinr: of whole lines, and of keys that have none of
+     * their own. `r` also turns the last comparison round. */
+    const char *ordering;
+    /** Keys, the most significant first: "F[.C][LETTERS][,F[.C][LETTERS]]". */
+    const char *const *keys;
+    size_t key_count;
+    /** What parts fields: one byte, or "\\0" for NUL. NULL: the place between
+     * a character that is not blank and one that is; blanks belong to the field
+     * that they begin. */
+    const char *separator;
+    /** Lines of which all keys are equal are equal: else their whole text
+     * decides last. Of no account without keys and letters but r. */
+    bool keys_only;
+    /** `R` is seeded by the first 16 bytes of this file. NULL: at random. */
+    const char *random_source;
+};
+
+struct poise_sort_keys;
+
+/** *out is NULL where lines are ordered by their bytes. -EINVAL with the
+ * reason: a key that is none, letters that exclude each other; errors of
+ * reading `random_source`. */
+POISE_API int poise_sort_keys_make(const struct poise_sort_rules *rules,
+                                   struct poise_sort_keys **out);
+POISE_API void poise_sort_keys_free(struct poise_sort_keys *keys);
+/** Append the key of a line (without what ends it) to `key`. Any thread. 0 or
+ * -ENOMEM. */
+POISE_API int poise_sort_keys_append(const struct poise_sort_keys *keys,
+                                     const unsigned char *line, size_t len,
+                                     struct poise_buf *key);
+/** Whether keys are drawn at random, another way in each process. */
+POISE_API bool poise_sort_keys_random(const struct poise_sort_keys *keys);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -28,6 +28,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_EXTMEM_OPTIONS(struct values, disk),
+    CLI_EXTMEM_RENAMED(struct values, disk),
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
      .help = "write lists of N nodes into the one file named; N may end in K, "

@@ -27,8 +27,8 @@ OLD = b"what was there before\n"
 
 # Name -> words of the command; IN_x are made below, OUT is where it writes.
 COMMANDS = {
-    "sort": ["sort", "--type", "u64", "IN_numbers", "OUT"],
-    "sort lines": ["sort", "IN_lines", "OUT"],
+    "sort": ["sort", "--type", "u64", "IN_numbers", "-o", "OUT"],
+    "sort lines": ["sort", "-o", "OUT", "IN_lines"],
     "sort --generate": ["sort", "--generate", "9K", "OUT"],
     "listrank": ["listrank", "IN_list", "OUT"],
     "listrank --generate": ["listrank", "--generate", "2K", "OUT"],
@@ -225,8 +225,8 @@ class Outputs(unittest.TestCase):
         self.good("sort", "./-")
         self.assertTrue(os.path.exists("-"))
         os.unlink("-")
-        for words in (["sort", "--json", "--type", "u64", "IN_numbers", "-"],
-                      ["sort", "--check", "IN_lines", "-"],
+        for words in (["sort", "--json", "--type", "u64", "IN_numbers"],
+                      ["sort", "--verify", "IN_lines"],
                       ["bfs", "IN_graph", "--root", "0", "-o", "-",
                        "--report", "-"],
                       ["walk", "-o", "-", "--json", "IN_tree"],
@@ -238,7 +238,7 @@ class Outputs(unittest.TestCase):
 
     def test_dash_is_standard_input(self):
         for words, source in (
-                (["sort", "-", "-"], "IN_lines"),
+                (["sort", "-", "-o", "-"], "IN_lines"),
                 (["listrank", "-", "-"], "IN_list"),
                 (["solve", "--sweeps", "2", "-", "-"], "IN_plate"),
                 (["bfs", "convert", "--to", "mtx", "-", "-"], "IN_graph")):
@@ -289,7 +289,7 @@ class Outputs(unittest.TestCase):
         shutil.copy("IN_lines", "mine")
         os.chmod("mine", 0o600)
         os.symlink("mine", "link")
-        self.good(["sort", "--in-place", "link", "link"], None)
+        self.good(["sort", "--in-place", "link"], None)
         self.assertEqual(stat.S_IMODE(os.stat("mine").st_mode), 0o600)
         self.assertTrue(os.path.islink("link"))
         with open("mine", "rb") as f:

@@ -52,9 +52,6 @@ extern const char *const cli_extmem_engines[];
         {POISE_OPTION_FLAG, .name = "buffered",                                \
          .help = "through the page cache, where O_DIRECT would work, too",     \
          .offset = offsetof(type, member.buffered)},                           \
-        CLI_RENAMED_INT('t', NULL, "-j", type, member.threads, 1, 256),        \
-        CLI_RENAMED(POISE_OPTION_BYTES, 'm', NULL, "SIZE", "--memory", type,   \
-                    member.memory),                                            \
         CLI_RENAMED(POISE_OPTION_FLAG, 0, "sync", NULL, "--fsync", type,       \
                     member.sync),                                              \
         CLI_VERBOSE_OPTION(type, member.verbose),                              \
@@ -63,6 +60,13 @@ extern const char *const cli_extmem_engines[];
                            .help = "the same on stdout as JSON",               \
                            .offset = offsetof(type, member.json)               \
     }
+
+/** Letters that `-j` and `--memory` had, and that mean something else in sort.
+ */
+#define CLI_EXTMEM_RENAMED(type, member)                                       \
+    CLI_RENAMED_INT('t', NULL, "-j", type, member.threads, 1, 256),            \
+        CLI_RENAMED(POISE_OPTION_BYTES, 'm', NULL, "SIZE", "--memory", type,   \
+                    member.memory)
 
 /** How the disks are used. */
 struct poise_disk_options cli_extmem_disk(const struct cli_extmem *values);

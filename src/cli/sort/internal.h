@@ -1,0 +1,46 @@
+/*
+ * poise sort: what its files share. sort.c has the command line and leads;
+ * rules.c makes of GNU sort's options what lines are ordered by; words.c
+ * prints.
+ */
+#ifndef POISE_CLI_SORT_H
+#define POISE_CLI_SORT_H
+
+#include "cli/common/extmem.h"
+
+/** Letters of orderings, as they were given. */
+struct cli_sort_letters {
+    bool b, d, f, g, h, i, M, n, R, r, V;
+};
+
+/** What is sorted by what. */
+struct cli_sort_order {
+    const char *type; /* NULL: lines */
+    struct poise_strings keys;
+    struct cli_sort_letters letters;
+    int word; /* of --sort; -1: none */
+    const char *separator, *random_source;
+    bool zero_ended, stable, unique;
+};
+extern const char *const cli_sort_words[];
+
+/** Make the type; its keys are type->keys, which the caller frees. 0, or the
+ * exit code with the error printed. */
+int cli_sort_type(const struct cli_sort_order *order,
+                  struct poise_sort_type *type, struct poise_sort_keys **keys);
+/** GNU sort's SIZE of -S: in KiB without a letter, % of the machine's memory.
+ */
+int cli_sort_size(const char *text, uint64_t *bytes);
+/** The names in a file, each ended by NUL ("-": standard input); they lie in
+ * `text`. -EINVAL: there is none, or one of no length. */
+int cli_sort_names(const char *path, struct poise_buf *text,
+                   struct poise_strings *names);
+
+void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
+                      struct poise_buf *out);
+void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
+                   struct poise_buf *out);
+void cli_sort_report(const struct poise_sort_report *report, bool as_json,
+                     struct poise_buf *out);
+
+#endif

@@ -1,0 +1,188 @@
+/* Rules and inputs out of the words of poise sort's command line. */
+#include "internal.h"
+
+#include <poise/file.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Words of --sort and the letters that they stand for. */
+const char *const cli_sort_words[] = {
+    "general-numeric", "human-numeric", "month", "numeric",
+    "random",          "version",       NULL};
+static const char word_letters[] = "ghMnRV";
+
+/* The letters that were given, each once. */
+static void collect(const struct cli_sort_order *order, char *to)
+{
+    const struct cli_sort_letters *l = &order->letters;
+    const struct {
+        bool given;
+        char letter;
+    } all[] = {{l->b, 'b'}, {l->d, 'd'}, {l->f, 'f'}, {l->g, 'g'},
+               {l->h, 'h'}, {l->i, 'i'}, {l->M, 'M'}, {l->n, 'n'},
+               {l->R, 'R'}, {l->r, 'r'}, {l->V, 'V'}};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].given) {
+            *to++ = all[i].letter;
+        }
+    }
+    if (order->word >= 0) {
+        *to++ = word_letters[order->word];
+    }
+    *to = '\0';
+}
+
+static int wrong(void)
+{
+    cli_say_error("sort");
+    return CLI_WRONG_USE;
+}
+
+/* Numbers and records know nothing of fields. */
+static int typed(const struct cli_sort_order *order, const char *letters,
+                 struct poise_sort_type *type)
+{
+    const char *key =
+        order->keys.count > 0 ? order->keys.items[order->keys.count - 1] : NULL;
+    int code = 0;
+
+    if (*letters || order->separator || order->zero_ended ||
+        order->keys.count > 1) {
+        code = poise_error_set(EINVAL, "sort by", order->type,
+                               "only lines have orderings, fields, several "
+                               "keys and ends (-bdfghiMnRrV, -t, -z)");
+    }
+    if (code == 0) {
+        code = poise_sort_type_parse(order->type, key, type);
+    }
+    return code < 0 ? wrong() : CLI_DONE;
+}
+
+int cli_sort_type(const struct cli_sort_order *order,
+                  struct poise_sort_type *type, struct poise_sort_keys **keys)
+{
+    char letters[16];
+    const struct poise_sort_rules rules = {
+        .ordering = letters,
+        .keys = order->keys.items,
+        .key_count = order->keys.count,
+        .separator = order->separator,
+        .keys_only = order->stable || order->unique,
+        .random_source = order->random_source,
+    };
+    int code;
+
+    *keys = NULL;
+    collect(order, letters);
+    if (order->type && strcmp(order->type, "lines") != 0) {
+        return typed(order, letters, type);
+    }
+    code = poise_sort_keys_make(&rules, keys);
+    if (code < 0) {
+        return wrong();
+    }
+    *type = (struct poise_sort_type){.kind = POISE_SORT_LINES,
+                                     .keys = *keys,
+                                     .zero_ended = order->zero_ended};
+    return CLI_DONE;
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+int cli_sort_size(const char *text, uint64_t *bytes)
+{
+    /* It is a hint, which GNU sort takes for more if it must, too. */
+    const uint64_t least = 4 << 20;
+    char *end;
+    unsigned long long n;
+    uint64_t size;
+    int code = 0;
+
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || errno != 0) {
+        return poise_error_set(EINVAL, "use -S", text, "it is no size");
+    }
+    if (strcmp(end, "%") == 0) {
+        size = (uint64_t)((double)sysconf(_SC_PHYS_PAGES) *
+                          (double)sysconf(_SC_PAGESIZE) * (double)n / 100);
+    } else if (strcmp(end, "b") == 0) {
+        size = n;
+    } else if (*end == '\0') {
+        size = n > UINT64_MAX >> 10 ? UINT64_MAX : (uint64_t)n << 10;
+    } else {
+        code = poise_parse_bytes(text, &size);
+    }
+    if (code == 0) {
+        *bytes = size < least ? least : size;
+    }
+    return code;
+}
+
+/* ---- names of inputs ---------------------------------------------------- */
+
+static int read_all(const char *path, struct poise_buf *text)
+{
+    const char *name = cli_standard_input(path);
+    int fd = poise_file_named_descriptor(name);
+    bool own = fd < 0;
+    ssize_t n = 1;
+
+    if (own) {
+        fd = poise_file_open(AT_FDCWD, name, O_RDONLY, 0);
+    }
+    if (fd < 0) {
+        return fd;
+    }
+    while (n > 0) {
+        char *to = poise_buf_reserve(text, 4096);
+
+        n = to ? poise_file_read(fd, to, 4096, name) : text->error;
+        text->len += n > 0 ? (size_t)n : 0;
+    }
+    if (own) {
+        poise_file_close(fd, name);
+    }
+    return n < 0 ? (int)n : 0;
+}
+
+int cli_sort_names(const char *path, struct poise_buf *text,
+                   struct poise_strings *names)
+{
+    size_t count = 0;
+    int code = read_all(path, text);
+
+    if (code < 0) {
+        return code;
+    }
+    if (text->len == 0) {
+        return poise_error_set(EINVAL, "take names from", path,
+                               "there is none in it");
+    }
+    if (text->data[text->len - 1] != '\0' && poise_buf_putc(text, '\0') < 0) {
+        return text->error;
+    }
+    for (size_t i = 0; i < text->len; i++) {
+        count += text->data[i] == '\0';
+    }
+    names->items = poise_alloc(count, sizeof *names->items);
+    if (!names->items) {
+        return -ENOMEM;
+    }
+    for (size_t at = 0; at < text->len; at += strlen(text->data + at) + 1) {
+        const char *name = text->data + at;
+
+        names->items[names->count++] = name;
+        if (*name == '\0' || strcmp(name, "-") == 0) {
+            return poise_error_set(
+                EINVAL, "take names from", path, "number %zu is %s",
+                names->count, *name ? "'-', which is none there" : "empty");
+        }
+    }
+    return 0;
+}

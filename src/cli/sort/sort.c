@@ -1,0 +1,556 @@
+/* poise sort: files larger than memory, sorted, merged, checked and generated.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct values {
+    struct cli_common common;
+    struct cli_extmem disk;
+    struct cli_sort_order order;
+    int64_t seed, batch;
+    uint64_t generate; /* NOT_GIVEN: sort */
+    const char *out, *names, *size, *compress;
+    int pattern;
+    int check_how; /* -1: not asked for */
+    bool check, quiet, verify, merge, in_place;
+};
+
+#define NOT_GIVEN UINT64_MAX
+
+static const char *const check_words[] = {"diagnose-first", "quiet", "silent",
+                                          NULL};
+
+#define LETTER(letter, long_name, what)                                        \
+    {                                                                          \
+        POISE_OPTION_FLAG, (#letter)[0], long_name,                            \
+            .help = what,                                                      \
+            .offset = offsetof(struct values, order.letters.letter)            \
+    }
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_HEADING, .help = "How lines are ordered, as by GNU sort"},
+    LETTER(b, "ignore-leading-blanks", "ignore leading blanks"),
+    LETTER(d, "dictionary-order", "consider only blanks, letters and digits"),
+    LETTER(f, "ignore-case", "take lower case for upper case"),
+    LETTER(g, "general-numeric-sort", "by floating point numbers, as 1e-3"),
+    LETTER(h, "human-numeric-sort", "by numbers with units, as 2K 1G"),
+    LETTER(i, "ignore-nonprinting", "consider only printable characters"),
+    LETTER(M, "month-sort", "by names of months: unknown < JAN < ... < DEC"),
+    LETTER(n, "numeric-sort", "by decimal numbers of any length"),
+    LETTER(R, "random-sort", "shuffle, but group keys that are equal"),
+    LETTER(r, "reverse", "the other way round"),
+    LETTER(V, "version-sort", "by versions, as a-1.9 < a-1.10"),
+    {POISE_OPTION_ENUM, .name = "sort", .arg = "WORD",
+     .help = "the same as -g, -h, -M, -n, -R or -V",
+     .offset = offsetof(struct values, order.word), .choices = cli_sort_words},
+    {POISE_OPTION_STRING, .name = "random-source", .arg = "FILE",
+     .help = "shuffle by the first bytes of FILE: the same for the same",
+     .offset = offsetof(struct values, order.random_source)},
+    {POISE_OPTION_LIST, 'k', "key", "KEY",
+     .help = "F[.C][LETTERS][,F[.C][LETTERS]]: from field F, character C, to "
+             "the end of the line or the second place; can be repeated. Of "
+             "records: OFFSET,KEYLEN for bytes, OFFSET:u64 (or another "
+             "number's type) for a number",
+     .offset = offsetof(struct values, order.keys)},
+    {POISE_OPTION_STRING, 't', "field-separator", "CHAR",
+     .help = "what parts fields (default: between a blank and what precedes)",
+     .offset = offsetof(struct values, order.separator)},
+    {POISE_OPTION_FLAG, 'u', "unique",
+     .help = "of items with equal keys, keep the first only",
+     .offset = offsetof(struct values, order.unique)},
+    {POISE_OPTION_FLAG, 's', "stable",
+     .help = "keep the order of equal keys (of lines: do not compare all of "
+             "them at last)",
+     .offset = offsetof(struct values, order.stable)},
+    {POISE_OPTION_FLAG, 'z', "zero-terminated", .help = "lines end with NUL",
+     .offset = offsetof(struct values, order.zero_ended)},
+    {POISE_OPTION_HEADING, .help = "What is done"},
+    {POISE_OPTION_STRING, .name = "type", .arg = "TYPE",
+     .help = "u32, i32, u64, i64, f32, f64, lines, record:LEN or "
+             "record:LEN,OFFSET,KEYLEN (default: lines)",
+     .offset = offsetof(struct values, order.type)},
+    {POISE_OPTION_STRING, 'o', "output", "FILE",
+     .help = "write there, not to standard output; it may be an input",
+     .offset = offsetof(struct values, out)},
+    {POISE_OPTION_FLAG, .name = "in-place",
+     .help = "the one input is the output, too",
+     .offset = offsetof(struct values, in_place)},
+    {POISE_OPTION_STRING, .name = "files0-from", .arg = "FILE",
+     .help = "inputs are the names in FILE, each with a NUL behind it",
+     .offset = offsetof(struct values, names)},
+    {POISE_OPTION_FLAG, 'c',
+     .help = "see whether the one input is sorted, and say where not",
+     .offset = offsetof(struct values, check)},
+    {POISE_OPTION_FLAG, 'C', .help = "the same without a word",
+     .offset = offsetof(struct values, quiet)},
+    {POISE_OPTION_ENUM, .name = "check", .arg = "WORD",
+     .help = "diagnose-first: like -c; quiet, silent: like -C. Of numbers and "
+             "records, and with --json: how many, and a checksum",
+     .offset = offsetof(struct values, check_how), .implied = "diagnose-first",
+     .choices = check_words},
+    {POISE_OPTION_FLAG, .name = "verify",
+     .help = "sort, then read the output again and compare its checksum with "
+             "that of what was read",
+     .offset = offsetof(struct values, verify)},
+    {POISE_OPTION_FLAG, 'm', "merge",
+     .help = "the inputs are sorted: merge them",
+     .offset = offsetof(struct values, merge)},
+    {POISE_OPTION_INT, .name = "batch-size", .arg = "N",
+     .help = "merge N files at a time (default: 16)",
+     .offset = offsetof(struct values, batch), .min = 2, .max = 100000},
+    {POISE_OPTION_HEADING, .help = "How it is done"},
+    CLI_EXTMEM_OPTIONS(struct values, disk),
+    {POISE_OPTION_STRING, 'S', "buffer-size", "SIZE",
+     .help = "like --memory, in KiB without a letter, N% of the machine's; "
+             "less than 4M is taken for 4M",
+     .offset = offsetof(struct values, size)},
+    {POISE_OPTION_LIST, 'T', "temporary-directory", "DIR",
+     .help = "like --scratch; can be repeated",
+     .offset = offsetof(struct values, disk.scratch)},
+    {POISE_OPTION_INT, .name = "parallel", .arg = "N", .help = "like --threads",
+     .offset = offsetof(struct values, disk.threads), .min = 1, .max = 256},
+    {POISE_OPTION_STRING, .name = "compress-program", .arg = "PROGRAM",
+     .help = "taken, for scripts, and not used: scratch is not compressed",
+     .offset = offsetof(struct values, compress)},
+    {POISE_OPTION_HEADING, .help = "Data to try it with"},
+    {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
+     .help = "write N items of the type into the one file named; N may end "
+             "in K, M, G, ... as sizes do",
+     .offset = offsetof(struct values, generate)},
+    {POISE_OPTION_ENUM, .name = "pattern", .arg = "NAME",
+     .help = "their keys (default: random)",
+     .offset = offsetof(struct values, pattern),
+     .choices = poise_sort_pattern_names},
+    {POISE_OPTION_INT, .name = "seed", .arg = "N",
+     .help = "start of the random keys (default: 1)",
+     .offset = offsetof(struct values, seed), .min = 0, .max = INT64_MAX},
+    {POISE_OPTION_HEADING, .help = "Words"},
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_sort_command = {
+    .name = "sort",
+    .operands = "[IN]...",
+    .summary = "sort files that are larger than memory",
+    .description =
+        "Sorts lines as GNU sort does, with its options and its answers, or "
+        "numbers or records (--type) by keys in ascending order; past the page "
+        "cache, each byte read twice and written twice if there is memory "
+        "enough (--verbose says what it came to). The inputs are read as if "
+        "they were one file, standard input if there is none. Lines are "
+        "ordered as LC_ALL, LC_COLLATE or LANG say; bytes, by LC_ALL=C, is "
+        "quickest. Floating point numbers (f32, f64) are ordered as by "
+        "totalOrder of IEEE 754: -NaN, -inf ... -0, +0 ... +inf, NaN.\n\n"
+        "The output appears when it is whole, under its name, or not at all; "
+        "it may be one of the inputs, which else are never changed. Scratch "
+        "files have no names: nothing is left of them, however the command "
+        "ends. They take as much space as the inputs at most, the output as "
+        "much again.\n\n"
+        "An input or the output may be -, standard input and output. What is "
+        "no file, as a pipe, is first copied into a scratch file, which takes "
+        "as much space once more; --merge and -c copy nothing.\n\n"
+        "Started by mpirun, srun or the like, all processes sort together, "
+        "each "
+        "with its part of the data; the output is the same. Inputs then have "
+        "to be files.\n\n"
+        "With --type, IN OUT still means IN -o OUT in this release.",
+    .options = options,
+    .examples =
+        "poise sort -t, -k3,3nr -k1,1 table.csv -o sorted.csv\tlines by their "
+        "third field, a number, the greatest first, then by their first\n"
+        "poise sort -u words1 words2 >all\tseveral inputs, each line once\n"
+        "poise sort --in-place list\tthe output is the input\n"
+        "poise sort --type u64 in.bin -o out.bin\tnumbers\n"
+        "poise sort --type record:100,0,10 --memory 4G --scratch /a,/b in -o "
+        "out\trecords, two disks\n"
+        "mpirun -n 4 poise sort --type u64 in.bin -o out.bin\tby four "
+        "processes\n"
+        "poise sort --type record:24 --key 16:f64 in -o out\ta number in "
+        "records\n"
+        "poise sort --check --type u64 out.bin\tis it sorted?\n"
+        "poise sort --generate 1M --type u64 in.bin\ttest data\n",
+    .exits = "0\tdone; with -c, -C, --check: sorted\n1\tnot sorted (-c, -C, "
+             "--check, --verify)\n"
+             "2\tnot done, or wrong use\n3\tthe machine lacks something\n",
+};
+
+/* ---- words -------------------------------------------------------------- */
+
+/* As POSIX has it for sort, 1 is for what is not sorted, and for nothing else:
+ * scripts ask for it. */
+static int failed(int status)
+{
+    return status == CLI_PARTLY ? CLI_WRONG_USE : status;
+}
+
+static int fail(int code)
+{
+    return failed(cli_fail("sort", code));
+}
+
+static int refuse(const char *why)
+{
+    cli_say("sort", "%s", why);
+    return CLI_WRONG_USE;
+}
+
+/* ---- what is done ------------------------------------------------------- */
+
+/* The command as it is carried out. */
+struct job {
+    const struct values *values;
+    struct poise_sort_options sort;
+    const char *in, *out;        /* the first input; NULL: no output */
+    const char *shown;           /* that input as it was named */
+    struct poise_strings inputs; /* as they are opened */
+    bool checks, verifies;
+};
+
+/* Look through one file; `expected` is the checksum it has to have, or NULL. */
+static int report(const struct job *job, const char *path,
+                  const uint64_t *expected)
+{
+    struct poise_sort_options sort = job->sort;
+    struct poise_sort_report report;
+    struct poise_buf out = {0};
+    int code, status;
+
+    sort.more_count = 0;
+    code = poise_sort_check(path, &sort, &report);
+    if (code < 0) {
+        return fail(code);
+    }
+    cli_sort_report(&report, job->values->disk.json, &out);
+    status = failed(cli_write("sort", &out));
+    poise_buf_free(&out);
+    if (expected && *expected != report.checksum) {
+        cli_say("sort",
+                "'%s' does not hold the items of the input: their "
+                "checksum is %016llx",
+                path, (unsigned long long)*expected);
+        status = CLI_PARTLY;
+    }
+    return report.sorted ? status : CLI_PARTLY;
+}
+
+/* Lines, as GNU sort -c looks at them. */
+static int check_lines(const struct job *job)
+{
+    struct poise_buf line = {0};
+    uint64_t number = 0;
+    int code = poise_sort_find_disorder(job->in, &job->sort, &number, &line);
+    int status = code < 0 ? fail(code) : number > 0 ? CLI_PARTLY : CLI_DONE;
+
+    if (number > 0 && !job->values->quiet) {
+        cli_say("sort", "%s:%llu: disorder: %s", job->shown,
+                (unsigned long long)number, poise_buf_str(&line));
+    }
+    poise_buf_free(&line);
+    return status;
+}
+
+static int check(const struct job *job)
+{
+    bool lines = job->sort.type.kind == POISE_SORT_LINES;
+
+    return lines && !job->values->disk.json ? check_lines(job)
+                                            : report(job, job->in, NULL);
+}
+
+static int sort(struct job *job)
+{
+    const struct values *values = job->values;
+    struct poise_sort_result result;
+    struct poise_buf out = {0};
+    uint64_t begin = poise_clock_ns();
+    int status = CLI_DONE, code;
+
+    job->sort.checksum = job->verifies && !job->sort.unique;
+    code = poise_sort_run(job->in, job->out, &job->sort, &result);
+    if (code < 0) {
+        return fail(code);
+    }
+    begin = poise_clock_ns() - begin;
+    if (!cli_extmem_is_first(job->sort.world)) {
+        return CLI_DONE;
+    }
+    if (values->disk.verbose) {
+        cli_sort_verbose(&result, begin, &out);
+        cli_write_verbose(&out);
+    }
+    if (values->disk.json && !job->verifies) {
+        cli_sort_json(&result, begin, &out);
+        status = failed(cli_write("sort", &out));
+    }
+    poise_buf_free(&out);
+    if (job->verifies && status == CLI_DONE) {
+        status =
+            report(job, job->out, job->sort.checksum ? &result.checksum : NULL);
+    }
+    return status;
+}
+
+/* What one process does, or all. */
+static int dispatch(struct job *job)
+{
+    const struct values *values = job->values;
+    bool makes = values->generate != NOT_GIVEN;
+    int code;
+
+    if (!makes && !job->checks && !values->merge) {
+        return sort(job);
+    }
+    if (!cli_extmem_is_first(job->sort.world)) {
+        return CLI_DONE;
+    }
+    if (job->checks) {
+        return check(job);
+    }
+    code = makes ? poise_sort_generate(job->out, &job->sort,
+                                       (enum poise_sort_pattern)values->pattern,
+                                       values->generate, (uint64_t)values->seed)
+                 : poise_sort_merge(job->in, job->out, &job->sort,
+                                    (unsigned)values->batch);
+    return code < 0 ? fail(code) : CLI_DONE;
+}
+
+/* Each process would shuffle in its own way. */
+static int refuse_random(const struct job *job)
+{
+    return job->sort.world && poise_world_size(job->sort.world) > 1 &&
+                   poise_sort_keys_random(job->sort.type.keys) &&
+                   !job->values->order.random_source
+               ? refuse("several processes shuffle by --random-source only")
+               : CLI_DONE;
+}
+
+/* With scratch folders, in a world. */
+static int run(struct job *job)
+{
+    const struct values *values = job->values;
+    struct poise_strings scratch = {0};
+    char *text = NULL;
+    int status = cli_extmem_start("sort", &job->sort.world), code;
+
+    if (status != CLI_DONE) {
+        return status;
+    }
+    code = cli_split_list(&values->disk.scratch, &text, &scratch);
+    job->sort.scratch = scratch.items;
+    job->sort.scratch_count = scratch.count;
+    code = poise_world_agree(job->sort.world, code);
+    status = code < 0 ? fail(code) : refuse_random(job);
+    if (status == CLI_DONE) {
+        status = dispatch(job);
+    }
+    poise_strings_free(&scratch);
+    free(text);
+    return cli_extmem_end("sort", job->sort.world, status);
+}
+
+/* With what items are. */
+static int run_typed(struct job *job)
+{
+    const struct values *values = job->values;
+    struct poise_sort_keys *keys = NULL;
+    int status = cli_sort_type(&values->order, &job->sort.type, &keys);
+
+    if (status == CLI_DONE && values->merge &&
+        job->sort.type.kind != POISE_SORT_LINES) {
+        status = refuse("--merge is for lines");
+    }
+    if (status == CLI_DONE) {
+        status = run(job);
+    }
+    poise_sort_keys_free(keys);
+    return status;
+}
+
+/* ---- operands ----------------------------------------------------------- */
+
+/* Names of inputs to open: of standard input, which comes to its end once, the
+ * first. */
+static int take_inputs(struct job *job, size_t count,
+                       const char *const *operands)
+{
+    static const char *const standard = "-";
+    bool any_standard = false;
+
+    if (count == 0) {
+        operands = &standard;
+        count = 1;
+    }
+    job->inputs.items = poise_alloc(count, sizeof *job->inputs.items);
+    if (!job->inputs.items) {
+        return fail(-ENOMEM);
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool is_standard = strcmp(operands[i], "-") == 0;
+
+        if (!is_standard || !any_standard) {
+            job->inputs.items[job->inputs.count++] =
+                cli_standard_input(operands[i]);
+        }
+        any_standard |= is_standard;
+    }
+    job->shown = operands[0];
+    job->in = job->inputs.items[0];
+    job->sort.more = job->inputs.items + 1;
+    job->sort.more_count = job->inputs.count - 1;
+    return CLI_DONE;
+}
+
+/* IN OUT, as it was: where there is a type, which GNU sort does not know. */
+static int take_former(struct job *job, const char *const *operands)
+{
+    const struct values *values = job->values;
+
+    cli_say("sort", "IN OUT is now IN -o OUT");
+    job->out = operands[1];
+    job->sort.in_place = values->in_place;
+    job->verifies |= job->checks;
+    job->checks = false;
+    return take_inputs(job, 1, operands);
+}
+
+/* An output that was forgotten is not made, and a file that is there not taken
+ * for one. */
+static bool lacks_output(const struct job *job, size_t count,
+                         const char *const *operands)
+{
+    return count == 2 && !job->out && !job->checks &&
+           access(operands[1], F_OK) != 0 && strcmp(operands[1], "-") != 0;
+}
+
+static int take_operands(struct job *job, size_t count,
+                         const char *const *operands)
+{
+    const struct values *values = job->values;
+
+    job->out = values->out;
+    job->sort.in_place = values->out != NULL || values->in_place;
+    if (values->order.type && count == 2 && !values->out && !values->merge &&
+        !values->names) {
+        return take_former(job, operands);
+    }
+    if (job->checks && (count > 1 || values->out)) {
+        return refuse(
+            "-c, -C and --check look at one input, and write nothing");
+    }
+    if (values->in_place && (count != 1 || values->out)) {
+        return refuse("--in-place takes one operand, and no --output");
+    }
+    if (values->in_place) {
+        job->out = operands[0];
+    }
+    if (lacks_output(job, count, operands)) {
+        cli_say("sort",
+                "there is no file '%s' to read: an output is named by -o",
+                operands[1]);
+        return CLI_WRONG_USE;
+    }
+    if (!job->out && !job->checks) {
+        job->out = "-";
+    }
+    return take_inputs(job, count, operands);
+}
+
+/* "-" becomes what stands there. */
+static int run_named(struct job *job)
+{
+    const struct values *values = job->values;
+    struct cli_standard standard;
+    int status;
+
+    if (job->verifies && job->out && strcmp(job->out, "-") == 0) {
+        return refuse("--verify reads the output again: it cannot be '-'");
+    }
+    status = cli_standard_output("sort", values->disk.json, &job->out, NULL,
+                                 &standard);
+    return status == CLI_DONE ? run_typed(job) : status;
+}
+
+static int run_operands(struct job *job, int count, char **operands)
+{
+    const struct values *values = job->values;
+    const char *const *words = (const char *const *)operands;
+    struct poise_strings names = {0};
+    struct poise_buf text = {0};
+    int status = CLI_DONE;
+
+    if (values->generate != NOT_GIVEN) {
+        job->out = words[0];
+    } else if (values->names) {
+        int code = cli_sort_names(values->names, &text, &names);
+
+        status = code < 0 ? failed(fail(code))
+                          : take_operands(job, names.count, names.items);
+    } else {
+        status = take_operands(job, (size_t)count, words);
+    }
+    if (status == CLI_DONE) {
+        status = run_named(job);
+    }
+    poise_strings_free(&job->inputs);
+    poise_strings_free(&names);
+    poise_buf_free(&text);
+    return status;
+}
+
+/* What of the options fits together. */
+static int check_options(struct values *values, int count)
+{
+    bool quiet = values->quiet || values->check_how > 0;
+
+    if (values->quiet && (values->check || values->check_how == 0)) {
+        return refuse("-c and -C exclude each other");
+    }
+    if (values->names && count > 0) {
+        return refuse("operands cannot be combined with --files0-from");
+    }
+    if (values->generate != NOT_GIVEN && count != 1) {
+        return refuse("--generate takes one operand, the file to write");
+    }
+    if (values->size && cli_sort_size(values->size, &values->disk.memory) < 0) {
+        cli_say_error("sort");
+        return CLI_WRONG_USE;
+    }
+    values->check |= quiet || values->check_how >= 0;
+    values->quiet = quiet;
+    return CLI_DONE;
+}
+
+int cli_sort(int argc, char **argv)
+{
+    struct values values = {
+        .generate = NOT_GIVEN, .seed = 1, .check_how = -1, .order.word = -1};
+    int status = CLI_DONE;
+    int first = cli_parse(&cli_sort_command, argc, argv, &values,
+                          &values.common, &status);
+
+    if (first >= 0) {
+        status = check_options(&values, argc - first);
+    }
+    if (first >= 0 && status == CLI_DONE) {
+        struct job job = {
+            .values = &values,
+            .sort = {.memory_bytes = values.disk.memory,
+                     .threads = (unsigned)values.disk.threads,
+                     .unique = values.order.unique,
+                     .sync = values.disk.sync,
+                     .disk = cli_extmem_disk(&values.disk)},
+            .checks = values.check,
+            .verifies = values.verify,
+        };
+
+        status = run_operands(&job, argc - first, argv + first);
+    }
+    poise_strings_free(&values.disk.scratch);
+    poise_strings_free(&values.order.keys);
+    return status;
+}

@@ -1,0 +1,109 @@
+/* What poise sort says of what it did and found. */
+#include "internal.h"
+
+void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
+                      struct poise_buf *out)
+{
+    poise_buf_puts(out, "poise sort: ");
+    poise_human_count(out, r->items_in);
+    poise_buf_puts(out, " items, ");
+    poise_human_bytes(out, r->bytes_in);
+    poise_buf_printf(out, " in %.2f s (%.0f MB/s)\n", cli_seconds(ns),
+                     (double)r->bytes_in / cli_seconds(ns ? ns : 1) / 1e6);
+    poise_buf_printf(out, "  sample %.2f s, distribute %.2f s, sort %.2f s\n",
+                     cli_seconds(r->sample_ns), cli_seconds(r->distribute_ns),
+                     cli_seconds(r->sort_ns));
+    poise_buf_puts(out, "  memory ");
+    poise_human_bytes(out, r->memory_bytes);
+    if (r->processes > 1) {
+        poise_buf_printf(out, ", %u processes", r->processes);
+    }
+    poise_buf_printf(out,
+                     ", %u threads, %llu buckets (largest %.2f of the "
+                     "mean, %llu split), blocks of ",
+                     r->threads, (unsigned long long)r->buckets,
+                     r->mean_bytes > 0
+                         ? (double)r->largest_bytes / (double)r->mean_bytes
+                         : 0.0,
+                     (unsigned long long)r->splits);
+    poise_human_bytes(out, r->block_bytes);
+    poise_buf_puts(out, "\n  read ");
+    poise_human_bytes(out, r->read_bytes);
+    poise_buf_puts(out, ", written ");
+    poise_human_bytes(out, r->written_bytes);
+    poise_buf_puts(out, " (scratch ");
+    poise_human_bytes(out, r->scratch_bytes);
+    poise_buf_printf(out,
+                     ") by %s; past the page cache: input %s, scratch %s, "
+                     "output %s\n",
+                     r->engine, r->direct_in ? "yes" : "no",
+                     r->direct_scratch ? "yes" : "no",
+                     r->direct_out ? "yes" : "no");
+}
+
+void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
+                   struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "items_in", r->items_in);
+    poise_json_u64(&json, "items_out", r->items_out);
+    poise_json_u64(&json, "bytes_in", r->bytes_in);
+    poise_json_u64(&json, "bytes_out", r->bytes_out);
+    poise_json_double(&json, "seconds", cli_seconds(ns));
+    poise_json_double(&json, "sample_seconds", cli_seconds(r->sample_ns));
+    poise_json_double(&json, "distribute_seconds",
+                      cli_seconds(r->distribute_ns));
+    poise_json_double(&json, "sort_seconds", cli_seconds(r->sort_ns));
+    poise_json_u64(&json, "memory_bytes", r->memory_bytes);
+    poise_json_u64(&json, "processes", r->processes);
+    poise_json_u64(&json, "threads", r->threads);
+    poise_json_u64(&json, "buckets", r->buckets);
+    poise_json_u64(&json, "largest_bucket_bytes", r->largest_bytes);
+    poise_json_u64(&json, "mean_bucket_bytes", r->mean_bytes);
+    poise_json_u64(&json, "splits", r->splits);
+    poise_json_u64(&json, "block_bytes", r->block_bytes);
+    poise_json_u64(&json, "read_bytes", r->read_bytes);
+    poise_json_u64(&json, "written_bytes", r->written_bytes);
+    poise_json_u64(&json, "scratch_bytes", r->scratch_bytes);
+    poise_json_string(&json, "io", r->engine);
+    poise_json_bool(&json, "direct_in", r->direct_in);
+    poise_json_bool(&json, "direct_scratch", r->direct_scratch);
+    poise_json_bool(&json, "direct_out", r->direct_out);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+void cli_sort_report(const struct poise_sort_report *report, bool as_json,
+                     struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    if (as_json) {
+        poise_json_object(&json, NULL);
+        poise_json_u64(&json, "items", report->items);
+        poise_json_u64(&json, "bytes", report->bytes);
+        poise_json_u64(&json, "checksum", report->checksum);
+        poise_json_u64(&json, "duplicates", report->duplicates);
+        poise_json_bool(&json, "sorted", report->sorted);
+        if (!report->sorted) {
+            poise_json_u64(&json, "first_unsorted", report->first_unsorted);
+        }
+        poise_json_end_object(&json);
+        poise_buf_putc(out, '\n');
+        return;
+    }
+    poise_buf_printf(
+        out, "items      %llu\nchecksum   %016llx\nduplicates %llu\n",
+        (unsigned long long)report->items, (unsigned long long)report->checksum,
+        (unsigned long long)report->duplicates);
+    if (report->sorted) {
+        poise_buf_puts(out, "sorted     yes\n");
+    } else {
+        poise_buf_printf(out,
+                         "sorted     no: item %llu is less than its "
+                         "predecessor\n",
+                         (unsigned long long)report->first_unsorted);
+    }
+}

@@ -485,9 +485,9 @@ static int workers_create(struct extract *x)
     for (unsigned i = 0; i < count; i++) {
         struct extract_worker *w = &x->workers[i];
         *w = (struct extract_worker){
-            .place = {.root = x->root, .fd = -1},
             .source = {.fd = -1},
             .copier = {.options = {.keep = x->keep, .sync = x->options->sync}}};
+        tar_place_init(&w->place, x->root);
     }
     return 0;
 }

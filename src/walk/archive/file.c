@@ -330,7 +330,7 @@ int extract_file(struct extract *x, struct extract_worker *w,
     if (code != 0) {
         return code;
     }
-    w->copier.place = dirfd == x->root ? UINT64_MAX : w->place.serial;
+    w->copier.place = w->place.serial ? w->place.serial : UINT64_MAX;
     code = entry_target_open(&w->copier, dirfd, last, &m->meta, &target);
     if (code < 0) {
         return code;

@@ -313,16 +313,24 @@ int tar_part_name(struct poise_buf *out, const char *archive, unsigned part,
 
 /* ---- place.c ------------------------------------------------------------ */
 
-/* The destination, as one worker sees it. */
+/* The destination, as one worker sees it. The directory that was opened last
+ * stays open, and the one that holds it: where one member goes the next ones
+ * often go, or one level higher or lower. */
+struct tar_opened {
+    struct poise_buf path;
+    int fd;          /* -1: none */
+    uint64_t serial; /* how many were opened before */
+};
 struct tar_place {
-    int root;              /* borrowed */
-    struct poise_buf path; /* of the directory that `fd` is */
-    int fd;                /* -1: none */
-    uint64_t serial;       /* of that directory: how many were opened */
-    bool case_matters;     /* is known of the file system */
+    int root; /* borrowed */
+    struct tar_opened here, above;
+    uint64_t opened;
+    uint64_t serial;   /* of the directory that was asked for last; 0: root */
+    bool case_matters; /* is known of the file system */
     /* Directories that were made on the way, each with a NUL. */
     struct poise_buf implied;
 };
+void tar_place_init(struct tar_place *place, int root);
 void tar_place_free(struct tar_place *place);
 /* The directory in which a member's last component lies, made if it is not
  * there and `make`; *last points into `name`, which is changed. Never follows a

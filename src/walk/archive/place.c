@@ -10,12 +10,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+void tar_place_init(struct tar_place *place, int root)
+{
+    *place = (struct tar_place){
+        .root = root, .here = {.fd = -1}, .above = {.fd = -1}};
+}
+
+static void forget(struct tar_opened *opened)
+{
+    if (opened->fd >= 0) {
+        close(opened->fd);
+    }
+    opened->fd = -1;
+}
+
 void tar_place_free(struct tar_place *place)
 {
-    if (place->fd >= 0) {
-        close(place->fd);
-    }
-    poise_buf_free(&place->path);
+    forget(&place->here);
+    forget(&place->above);
+    poise_buf_free(&place->here.path);
+    poise_buf_free(&place->above.path);
     poise_buf_free(&place->implied);
 }
 
@@ -107,45 +121,95 @@ static int step(struct tar_place *place, int at, const char *name,
                            "a symbolic link is in its place");
 }
 
+/* How much of a path of `len` bytes leads to the opened directory: all of it,
+ * or less if that is on the way; 0: nothing. */
+static size_t leads(const struct tar_opened *opened, const char *name,
+                    size_t len)
+{
+    size_t has = opened->path.len;
+    return opened->fd >= 0 && has <= len &&
+                   memcmp(opened->path.data, name, has) == 0 &&
+                   (has == len || name[has] == '/')
+               ? has
+               : 0;
+}
+
+static int remember(struct tar_place *place, struct tar_opened *opened, int fd,
+                    const char *name, size_t len)
+{
+    forget(opened);
+    poise_buf_reset(&opened->path);
+    if (poise_buf_append(&opened->path, name, len) < 0) {
+        close(fd);
+        return -ENOMEM;
+    }
+    opened->fd = fd;
+    opened->serial = ++place->opened;
+    return 0;
+}
+
+/* Open it from `from` bytes of its path on, which lead to `at`: this and what
+ * holds it are remembered. */
+static int go_down(struct tar_place *place, char *name, size_t len, int at,
+                   size_t from, bool make)
+{
+    int above = at, code = 0;
+    size_t above_len = from;
+    while (from < len) {
+        size_t begin = from ? from + 1 : 0;
+        size_t to = begin + strcspn(name + begin, "/");
+        char saved = name[to];
+        name[to] = '\0';
+        int fd = step(place, at, name + begin, name, to, make);
+        name[to] = saved;
+        if (above != at && above != place->root && above != place->here.fd &&
+            above != place->above.fd) {
+            close(above);
+        }
+        above = at;
+        above_len = from;
+        at = fd;
+        from = to;
+        if (fd < 0) {
+            len = 0;
+        }
+    }
+    if (above == place->here.fd && above >= 0) {
+        struct tar_opened other = place->above;
+        place->above = place->here;
+        place->here = other;
+    } else if (above != place->above.fd && above != place->root) {
+        code = remember(place, &place->above, above, name, above_len);
+    }
+    if (at < 0) {
+        return at;
+    }
+    int kept = remember(place, &place->here, at, name, len);
+    return kept < 0 ? kept : code;
+}
+
 int tar_place_open(struct tar_place *place, char *name, bool make,
                    const char **last)
 {
     char *slash = strrchr(name, '/');
     size_t len = slash ? (size_t)(slash - name) : 0;
     *last = slash ? slash + 1 : name;
+    place->serial = 0;
     if (len == 0) {
         return place->root;
     }
-    if (place->fd >= 0 && place->path.len == len &&
-        memcmp(place->path.data, name, len) == 0) {
-        return place->fd;
-    }
-    int at = place->root;
-    for (size_t from = 0; from < len;) {
-        size_t to = from + strcspn(name + from, "/");
-        char saved = name[to];
-        name[to] = '\0';
-        int fd = step(place, at, name + from, name, to, make);
-        name[to] = saved;
-        if (at != place->root) {
-            close(at);
+    size_t here = leads(&place->here, name, len);
+    size_t above = leads(&place->above, name, len);
+    struct tar_opened *nearest = here >= above ? &place->here : &place->above;
+    size_t from = here >= above ? here : above;
+    if (from < len) {
+        int code = go_down(place, name, len, from ? nearest->fd : place->root,
+                           from, make);
+        if (code < 0) {
+            return code;
         }
-        if (fd < 0) {
-            return fd;
-        }
-        at = fd;
-        from = to + 1;
+        nearest = &place->here;
     }
-    if (place->fd >= 0) {
-        close(place->fd);
-    }
-    place->fd = at;
-    place->serial++;
-    poise_buf_reset(&place->path);
-    if (poise_buf_append(&place->path, name, len) < 0) {
-        close(place->fd);
-        place->fd = -1;
-        return -ENOMEM;
-    }
-    return at;
+    place->serial = nearest->serial;
+    return nearest->fd;
 }

@@ -19,8 +19,9 @@ static int put_link(struct extract *x, struct extract_worker *w,
                     const struct extract_deferred *one)
 {
     (void)one;
-    struct tar_place from = {.root = x->root, .fd = -1};
+    struct tar_place from;
     const char *last, *target;
+    tar_place_init(&from, x->root);
     int code = tar_place_name(m->name, &w->name);
     code = code < 0 ? code : tar_place_name(m->link, &w->link);
     if (code == 0 && (w->name.len == 0 || w->link.len == 0)) {

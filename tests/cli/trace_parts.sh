@@ -7,7 +7,7 @@ show() {
 }
 POISE_TRACE=bfs $POISE bfs --scale 6 --roots 1 -j 1 >/dev/null && show bfs
 $POISE sort --generate 2000 --type u64 in >/dev/null
-POISE_TRACE=sort $POISE sort -j 1 --type u64 in out >/dev/null && show sort
+POISE_TRACE=sort $POISE sort -j 1 --type u64 in -o out >/dev/null && show sort
 printf '0 0\n100 0\n' >plate.txt
 POISE_TRACE=solve $POISE solve --sweeps 2 --block 1 plate.txt rest.txt && show solve
 mkdir d && echo a >d/a && echo b >d/b

@@ -5,9 +5,9 @@ usage: tests/headers.py [--full] MESON BUILD
 
 Installs the headers of BUILD, a build folder, into a temporary one and compiles
 each, twice in a row so that its guard is seen, with gcc and clang: as C11, C17
-and C23 and as C++17, warnings being errors. Then once more with the flags that
+and C23 and as C++17, warnings being errors. Then all at once with the flags that
 pkg-config gives to those who use BUILD without installing it. Without --full
-the compilers share C's dialects: each header is compiled by both, and in all.
+the compilers share the dialects: each header is compiled by both, and in all.
 """
 
 import concurrent.futures
@@ -53,29 +53,30 @@ def uninstalled(build):
 
 
 def compile_alone(job):
-    """What a compiler says of one header, or an empty string."""
-    compiler, language, flags, name = job
-    text = f"#include <{name}>\n#include <{name}>\nextern int end;\n"
+    """What a compiler says of headers, or an empty string."""
+    compiler, language, flags, names = job
+    text = "".join(f"#include <{name}>\n" for name in 2 * names)
+    text += "extern int end;\n"
     done = subprocess.run(
         [compiler, "-x", language, *flags, *WARNINGS, "-"], input=text,
         capture_output=True, text=True, check=False)
     if not done.returncode:
         return ""
-    return f"FAILED: {compiler} {' '.join(flags)}: {name}\n{done.stderr}"
+    return f"FAILED: {compiler} {' '.join(flags)}: {' '.join(names)}\n{done.stderr}"
 
 
 def jobs_of(names, include, full):
-    """Each header in each dialect and by each compiler; unless `full`, C's
+    """Each header in each dialect and by each compiler; unless `full`, the
     dialects by gcc and clang in turns, other ones for the next header."""
     for number, name in enumerate(names):
         more = [f"-I{include}/poise/vmpi"] if name == OF_MPI else []
         for turn, (language, dialect) in enumerate(DIALECTS, number):
             compilers = COMPILERS[language]
-            if language == "c" and not full:
+            if not full:
                 compilers = [compilers[turn % len(compilers)]]
             for compiler in compilers:
                 yield compiler, language, [*dialect, f"-I{include}", *more], \
-                    name
+                    [name]
 
 
 def main():
@@ -86,8 +87,8 @@ def main():
         include, names = installed(meson, build, folder)
         jobs = list(jobs_of(names, include, full))
         flags = uninstalled(build)
-        jobs += [("gcc", "c", [*flags, "-std=c17"], name) for name in names
-                 if name != OF_MPI]
+        jobs.append(("gcc", "c", [*flags, "-std=c17"],
+                     [name for name in names if name != OF_MPI]))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             findings = [said for said in pool.map(compile_alone, jobs) if said]
     print("\n".join(findings), end="")

@@ -83,7 +83,7 @@ FIXED = ["setarch", "-R"]
 WAYS = [
     Way("gcc", "build", ["structure", "unit", "cli", "mpi"]),
     Way("asan", "build-asan", ["unit", "cli", "fuzz"],
-        ASAN + LIGHT + ["-Dfuzz=true"], CLANG, share=3),
+        ASAN + LIGHT + ["-Dfuzz=true"], CLANG, share=5),
     Way("tsan", "build-tsan", ["unit"], TSAN + LIGHT, wrapper=FIXED,
         without=["serial"], light=True, share=6),
     Way("clang", "build-clang", ["unit", "cli", "mpi"], env=CLANG, soak=True),

@@ -1,7 +1,9 @@
 #!/bin/bash
 # poise archive beside GNU tar, and bsdtar where it is installed: create and
 # extract, 100,000 small files and one large file, the page cache warm, medians
-# of three, in seconds, with the time of processors. Wants a quiet machine.
+# of three, in seconds, with the time of processors; plain, and compressed by
+# Zstandard at level 3 (of random data: what it costs at worst). Wants a quiet
+# machine.
 #
 # usage: bench/walk/archive.sh POISE [FOLDER]
 # POISE_BENCH_FILES: how many small files; POISE_BENCH_LARGE: bytes of the large
@@ -45,6 +47,10 @@ for tree in small large; do
     echo "$tree poise-create $(median 'rm -f p.tar' "$poise" archive $tree p.tar)"
     echo "$tree tar-extract $(median 'rm -rf o; mkdir o' tar -C o -xf t.tar)"
     echo "$tree poise-extract $(median 'rm -rf o' "$poise" archive -x p.tar o)"
+    echo "$tree tar-zstd-create $(median 'rm -f t.tar.zst' tar --zstd -cf t.tar.zst $tree)"
+    echo "$tree poise-zstd-create $(median 'rm -f p.tar.zst' "$poise" archive $tree p.tar.zst)"
+    echo "$tree tar-zstd-extract $(median 'rm -rf o; mkdir o' tar -C o --zstd -xf t.tar.zst)"
+    echo "$tree poise-zstd-extract $(median 'rm -rf o' "$poise" archive -x p.tar.zst o)"
     echo "$tree poise-extract-tar $(median 'rm -rf o' "$poise" archive -x t.tar o)"
-    rm -rf o t.tar p.tar b.tar
+    rm -rf o t.tar* p.tar* b.tar
 done

@@ -564,6 +564,37 @@ class Archive(unittest.TestCase):
                 run("rm", "-rf", self.path("dst"))
             run("rm", "-rf", self.path("t"))
 
+    def test_changing(self):
+        """A file that is written to is told, or what was read is of one
+        moment; small, and large, by one write each."""
+        os.mkdir(self.path("t"))
+        for size, words in ((1 << 14, []), (5 << 20, ["--zstd"])):
+            write(self.path("t/f"), bytes(size))
+            writer = subprocess.Popen(
+                [sys.executable, "-c", "import os, sys\n"
+                 "file, words, i = os.open(sys.argv[1], os.O_RDWR), "
+                 "int(sys.argv[2]) // 8, 0\n"
+                 "while os.getppid() == int(sys.argv[3]):\n"
+                 "    os.pwrite(file, (i := i + 1).to_bytes(8, 'little') * words, 0)\n",
+                 self.path("t/f"), str(size), str(os.getpid())])
+            try:
+                while read(self.path("t/f"))[:8] == bytes(8):
+                    pass
+                done = poise(*words, self.path("t"), self.path("a"),
+                             code=None)
+                self.assertIn(done.returncode, (0, 1))
+                poise("-x", self.path("a"), self.path("o"))
+                got = read(self.path("o" + self.path("t/f")))
+                self.assertEqual(len(got), size)
+                if done.returncode == 0:
+                    self.assertEqual(got, got[:8] * (size // 8), "torn")
+                else:
+                    self.assertIn(b"it changed", done.stderr)
+                run("rm", "-rf", self.path("o"))
+            finally:
+                writer.kill()
+                writer.wait()
+
     # ---- compressed --------------------------------------------------------
 
     def test_zstd(self):

@@ -302,7 +302,8 @@ int create_put_small(struct create *c, struct create_space *space,
         memset(to + len, 0, all - len);
         out->len += all;
         code = entry_source_check(source);
-        if (code == 0 && (shorter || source->stx.stx_size != len)) {
+        if (code == 0 &&
+            (shorter || source->unsettled || source->stx.stx_size != len)) {
             code = 1;
         }
         if (code < 0) {
@@ -439,7 +440,8 @@ static int job_check(struct create_job *job)
 {
     int error = __atomic_load_n(&job->error, __ATOMIC_RELAXED);
     int code = error < 0 ? error : entry_source_check(&job->source);
-    if (code == 0 && !job->shorter && job->source.stx.stx_size == job->size) {
+    if (code == 0 && !job->shorter && !job->source.unsettled &&
+        job->source.stx.stx_size == job->size) {
         return 0;
     }
     return code < 0 ? code : ++job->tries < TRIES ? 1 : -EBUSY;

@@ -481,7 +481,8 @@ class Archive(unittest.TestCase):
                 self.assertNotEqual(done.stderr, b"")
                 if keep > 4000:
                     count = self.whole(self.path("dst/t"))
-                    self.assertTrue(count >= 18, count)
+                    # Large ones may lie in front.
+                    self.assertTrue(count >= 15, count)
                 run("rm", "-rf", self.path("dst"))
             os.rename(name + ".kept", name + ".index")
 
@@ -619,6 +620,21 @@ class Archive(unittest.TestCase):
             "--zstd", "-cf", name, "tree")
         poise("-x", name, self.path("tar"))
         self.same(self.path("tar/tree"), of_tar=True)
+
+    def test_zstd_through(self):
+        """Members whose headers lie over the end of what is unpacked at a
+        time, 256 KiB."""
+        with tarfile.open(self.path("t"), "w",
+                          format=tarfile.PAX_FORMAT) as tar:
+            for i in range(400):
+                info = tarfile.TarInfo(f"{i}")
+                info.size = 600
+                info.pax_headers = {"comment": "a header of its own"}
+                tar.addfile(info, io.BytesIO(b"%03d" % i * 200))
+        run("zstd", "-q", self.path("t"))
+        poise("-x", self.path("t.zst"), self.path("o"))
+        for i in range(400):
+            self.assertEqual(read(self.path(f"o/{i}")), b"%03d" % i * 200)
 
     def test_zstd_words(self):
         write(self.path("f"), b"x" * 100000)

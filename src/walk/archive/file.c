@@ -122,7 +122,9 @@ static int put_data(struct extract *x, struct extract_worker *w,
                         m->sparse ? m->extent_count : 1, 0};
     uint64_t hash = 0, number = 0, data_at = m->data - item->offset;
     int code = 0;
-    for (uint64_t at = 0; at < item->bytes && code == 0; number++) {
+    /* Headers are hashed, too; where they are not there may be no way back. */
+    uint64_t first = item->hashed ? 0 : data_at;
+    for (uint64_t at = first; at < item->bytes && code == 0; number++) {
         uint64_t left = item->bytes - at;
         size_t n = left < TAR_CHUNK ? (size_t)left : TAR_CHUNK, len = n;
         const char *bytes;

@@ -10,6 +10,7 @@ comes out is compared by this program (types, modes, owners, times, attributes,
 links, content), and by rsync where it is installed.
 """
 
+import gzip
 import hashlib
 import io
 import os
@@ -498,6 +499,20 @@ class Archive(unittest.TestCase):
             self.assertIn(b"damaged", done.stderr)
             self.assertTrue(self.whole(self.path("dst/t")) >= 39)
             run("rm", "-rf", self.path("dst"))
+
+    def test_old_index(self):
+        """Of version 2, where hashes of several chunks were chained."""
+        where = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             "archive_v2")
+        data = gzip.decompress(read(where + "/a.gz"))
+        shutil.copy(where + "/a.index", self.path("a.index"))
+        write(self.path("a"), data)
+        poise("-x", "--no-owner", self.path("a"), self.path("o"))
+        self.assertEqual(read(self.path("o/s/zeros")), bytes(1300000))
+        write(self.path("a"), data[:1200000] + b"x" + data[1200001:])
+        done = poise("-x", self.path("a"), self.path("p"), code=1)
+        self.assertIn(b"damaged", done.stderr)
+        self.assertEqual(os.listdir(self.path("p/s")), [])
 
     def test_damaged_index(self):
         name = self.archive()

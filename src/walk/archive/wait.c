@@ -149,6 +149,7 @@ static int put_one(struct extract *x, const struct extract_deferred *one,
     struct tar_source *source;
     struct tar_member m;
     int code = extract_source(x, w, one->part, &source);
+    w->window.wanted_to = 0;
     code = code < 0 ? code : tar_next(source, one->offset, &m, &w->memory);
     code = code > 0 ? put(x, w, &m, one) : code;
     return code < 0 ? extract_failed(x, NULL, code) : 0;

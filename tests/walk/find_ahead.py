@@ -34,6 +34,9 @@ CASES = [
     ["-path", "*/c1/f"] + shell("rm -rf t/d6; ln -s d1 t/d6") + ["-o", "-print"],
     ["-path", "*/c1/f"] + shell("chmod 600 t/d*/c*/g; echo more >> t/d3/c2/g") +
     ["-o", "-printf", "%p %m %s\\n"],
+    # What is known of each entry is read ahead, too.
+    ["-printf", "%p %m %s\\n", "-path", "*/c1/[fg]"] +
+    shell("chmod 600 t/d*/c*/[fg]; echo more >> t/d3/c2/g"),
     ["-path", "*/c1/g"] + shell('ln "$1" t/d5/c5/link$$; rm t/d5/c5/link*') +
     ["-o", "-links", "1", "-print"],
     ["-path", "*/c1/g", "-execdir", "mv", "g", "h", ";", "-o", "-print"],

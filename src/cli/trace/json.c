@@ -117,6 +117,9 @@ static void json_place(const struct poise_trace_place *place,
     poise_json_string(json, "group_id", poise_buf_str(&group));
     poise_buf_free(&group);
     poise_json_i64(json, "group_rank", place->rank);
+    if (place->size > 0) {
+        poise_json_u64(json, "group_size", place->size);
+    }
     if (place->peer >= 0) {
         poise_json_i64(json, "group_peer", place->peer);
     }

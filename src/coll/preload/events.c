@@ -130,6 +130,7 @@ static uint32_t collector_of(enum entry entry, const struct state *state)
         struct poise_trace_place place = {.type = POISE_TRACE_CALL,
                                           .rank = state->rank,
                                           .peer = -1,
+                                          .size = (uint32_t)state->size,
                                           .group = events_group(state)};
         snprintf(place.name, sizeof place.name, "MPI_%s", preload_name(entry));
         snprintf(place.group_name, sizeof place.group_name, "%.23s",

@@ -13,9 +13,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,24 +24,29 @@
 /** It takes some milliseconds. */
 #define READY_MS 20000
 
-/* In a child: become slirp4netns, until the gateway is gone. */
-static void run(pid_t host, int ready, int exit_end, int words)
+/* Start slirp4netns; it ends when the other end of `exit_end` is closed. An
+ * errno value. */
+static int spawn(pid_t host, int ready, int exit_end, int words, pid_t *pid)
 {
+    char program[] = PROGRAM, device[] = DEVICE, configure[] = "--configure",
+         mtu[] = "--mtu=1500", loopback[] = "--disable-host-loopback";
     char option[32], end_option[32], number[16];
-    int null = open("/dev/null", O_RDWR);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    char *argv[] = {program,    configure, mtu,    loopback, option,
+                    end_option, number,    device, NULL};
+    posix_spawn_file_actions_t files;
     snprintf(option, sizeof option, "--ready-fd=%d", ready);
-    snprintf(number, sizeof number, "%d", (int)host);
     snprintf(end_option, sizeof end_option, "--exit-fd=%d", exit_end);
-    fcntl(ready, F_SETFD, 0);
-    fcntl(exit_end, F_SETFD, 0);
-    dup2(null, 0);
-    dup2(null, 1);
-    dup2(words, 2);
-    execlp(PROGRAM, PROGRAM, "--configure", "--mtu=1500",
-           "--disable-host-loopback", option, end_option, number, DEVICE,
-           (char *)NULL);
-    _exit(errno == ENOENT ? 127 : 126);
+    snprintf(number, sizeof number, "%d", (int)host);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, words, 2);
+    /* Onto themselves: so they stay open. */
+    posix_spawn_file_actions_adddup2(&files, ready, ready);
+    posix_spawn_file_actions_adddup2(&files, exit_end, exit_end);
+    int code = posix_spawnp(pid, PROGRAM, &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    return code;
 }
 
 /* What it said, as one line. */
@@ -66,29 +71,27 @@ static const char *words_of(int fd, char *room, size_t size)
 static int start(const char *name, pid_t host, int exit_end, const int ready[2],
                  const int words[2])
 {
-    int status = 0;
     char text[300], yes = 0;
-    pid_t pid = fork();
-    if (pid == 0) {
-        run(host, ready[1], exit_end, words[1]);
-    }
+    pid_t pid = -1;
+    int code = spawn(host, ready[1], exit_end, words[1], &pid);
     close(ready[1]);
     close(words[1]);
     struct pollfd look = {.fd = ready[0], .events = POLLIN};
-    if (pid > 0 && poll(&look, 1, READY_MS) > 0 &&
-        read(ready[0], &yes, 1) == 1) {
-        return 0;
-    }
-    if (pid > 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, &status, 0);
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+    if (code == ENOENT) {
         return poise_error_set(
             ENOTSUP, "make a way out of host", name,
             "there is no program " PROGRAM " (Debian: " PROGRAM
             "); install it, or leave 'outside' out of the topology");
     }
+    if (code > 0) {
+        return poise_error_set(code, "make a way out of host", name,
+                               "cannot run " PROGRAM ": %s", strerror(code));
+    }
+    if (poll(&look, 1, READY_MS) > 0 && read(ready[0], &yes, 1) == 1) {
+        return 0;
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
     return poise_error_set(EIO, "make a way out of host", name,
                            PROGRAM " failed: %s",
                            words_of(words[0], text, sizeof text));

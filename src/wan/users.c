@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <pwd.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,21 +54,20 @@ static bool run_map(const char *program, pid_t pid, unsigned own,
     char words[7][16];
     char *argv[9] = {(char *)(uintptr_t)program};
     const unsigned numbers[] = {(unsigned)pid, 0, own, 1, 1, first, count};
+    posix_spawn_file_actions_t files;
+    pid_t child;
     int status = -1;
     for (int i = 0; i < 7; i++) {
         snprintf(words[i], sizeof words[i], "%u", numbers[i]);
         argv[i + 1] = words[i];
     }
-    pid_t child = fork();
-    if (child == 0) {
-        int null = open("/dev/null", O_RDWR);
-        for (int i = 0; null >= 0 && i < 3; i++) {
-            dup2(null, i);
-        }
-        execvp(program, argv);
-        _exit(127);
-    }
-    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    int code = posix_spawnp(&child, program, &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    return code == 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
 unsigned wan_users_map(pid_t pid, uid_t uid, gid_t gid)

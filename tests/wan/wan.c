@@ -20,7 +20,9 @@
 #include <poise/wan.h>
 
 #include "../temporary.h"
-#include "wan/internal.h"
+#include "wan/gateway/gateway.h"
+#include "wan/link/link.h"
+#include "wan/topology/topology.h"
 
 #define MS UINT64_C(1000000)
 

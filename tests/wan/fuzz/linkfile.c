@@ -7,7 +7,7 @@
 #include "../../fuzz/fuzz.h"
 
 #include "comm/internal.h"
-#include "wan/internal.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,11 +51,11 @@ static void use_trace(struct poise_wan_trace *trace)
 
 static void use_deliveries(struct poise_wan_deliveries *deliveries)
 {
-    struct wan_line line = {0};
-    uint64_t last = 0;
+    uint64_t taken = 0, left = 0, last = 0;
     for (unsigned i = 0; i < 100; i++) {
         uint64_t begin = last + (i % 3) * UINT64_C(700000);
-        uint64_t gone = wan_deliveries_next(deliveries, &line, begin, 1500);
+        uint64_t gone =
+            wan_deliveries_next(deliveries, &taken, &left, begin, 1500);
         check(gone >= last);
         last = gone;
     }

@@ -6,7 +6,8 @@
  */
 #include "../../fuzz/fuzz.h"
 
-#include "wan/internal.h"
+#include "wan/link/link.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <limits.h>

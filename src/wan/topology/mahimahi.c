@@ -6,7 +6,7 @@
  * Source: Netravali et al., Mahimahi: Accurate Record-and-Replay for HTTP
  * (2015), and mm-link(1).
  */
-#include "internal.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,20 +103,20 @@ static uint64_t number_at(const struct poise_wan_deliveries *d, uint64_t at_ns)
 }
 
 uint64_t wan_deliveries_next(const struct poise_wan_deliveries *d,
-                             struct wan_line *line, uint64_t begin_ns,
+                             uint64_t *taken, uint64_t *left, uint64_t begin_ns,
                              uint64_t bytes)
 {
-    /* line->taken counts opportunities that were begun; the last one may have
+    /* `taken` counts opportunities that were begun; the last one may have
      * room left, as long as it is not over. */
-    if (line->taken == 0 || time_of(d, line->taken - 1) < begin_ns) {
-        line->left = 0;
+    if (*taken == 0 || time_of(d, *taken - 1) < begin_ns) {
+        *left = 0;
         uint64_t now = number_at(d, begin_ns);
-        line->taken = now > line->taken ? now : line->taken;
+        *taken = now > *taken ? now : *taken;
     }
-    while (line->left < bytes) {
-        line->left += OPPORTUNITY_BYTES;
-        line->taken++;
+    while (*left < bytes) {
+        *left += OPPORTUNITY_BYTES;
+        (*taken)++;
     }
-    line->left -= bytes;
-    return time_of(d, line->taken - 1);
+    *left -= bytes;
+    return time_of(d, *taken - 1);
 }

@@ -7,7 +7,7 @@
  * that way does not pass the gateway, so no link holds it back. Nothing comes
  * in, and servers on the machine's loopback stay out of reach.
  */
-#include "internal.h"
+#include "wan/host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>

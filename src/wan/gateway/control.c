@@ -11,7 +11,10 @@
  * The gateway never waits: who does not read what was captured misses it, and
  * is told how much in the next head (its sixth word, which files do not have).
  */
-#include "internal.h"
+#include "wan/gateway/gateway.h"
+#include "wan/host/host.h"
+#include "wan/link/link.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <limits.h>

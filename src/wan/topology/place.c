@@ -1,6 +1,6 @@
 /* Hosts of a topology: their numbers, names and addresses, the ranks they get.
  */
-#include "internal.h"
+#include "wan/topology/topology.h"
 
 #include <limits.h>
 #include <string.h>

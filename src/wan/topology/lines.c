@@ -3,7 +3,7 @@
  * without an end, a picture. No line is longer than it needs to be, none has a
  * NUL, the whole is not endless; else the line is named.
  */
-#include "internal.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,8 @@
  *
  * Runs in a child between fork and its end: only what may be called there.
  */
-#include "internal.h"
+#include "wan/host/host.h"
+#include "wan/topology/topology.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
  * Between fork and exec, or the end, a child here calls only what may be
  * called there; what went wrong comes back through a socket as text.
  */
-#include "internal.h"
+#include "wan/host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>

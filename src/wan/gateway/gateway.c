@@ -16,7 +16,10 @@
  *
  * Source: latency-bandwidth-thesis 8.1, figure 2.
  */
-#include "internal.h"
+#include "wan/gateway/gateway.h"
+#include "wan/host/host.h"
+#include "wan/link/link.h"
+#include "wan/topology/topology.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

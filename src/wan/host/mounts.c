@@ -6,7 +6,7 @@
  *
  * Runs in a child between fork and its end.
  */
-#include "internal.h"
+#include "wan/host/host.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
  * Links know nothing but moments of the monotonic clock, also such that are
  * still to come; a trace counts ticks. Both are looked at for each record.
  */
-#include "internal.h"
+#include "wan/link/link.h"
 
 #include <poise/trace.h>
 

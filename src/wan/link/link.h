@@ -1,30 +1,15 @@
 /*
- * What the files of room wan share.
+ * Packets, and what links do to them: for the rooms of wing wan.
  *
- *   topology.c  the text of a topology
- *   place.c     hosts: numbers, names, addresses
- *   tracefile.c latency and bandwidth over time
- *   lines.c     files of lines
- *   mahimahi.c  opportunities to deliver a packet
  *   segment.c   what hosts send in one piece, and the packets in it
  *   queue.c     who waits for a line, and who is dropped
  *   effects.c   chance: loss, jitter, order, copies, wrong bits
  *   counts.c    how late packets were
- *   link.c      when a packet is due, and those that wait: no system calls
  *   events.c    packets as events of a trace
- *   control.c   asking a gateway: other links, what goes over one
- *   gateway.c   packets from one descriptor to another, at their time
- *   device.c    the network device of a host: a tunnel, or a pair
- *   mounts.c    the mounts of a host
- *   users.c     users of a host where we are not root
- *   outside.c   a way out to the real network
- *   host.c      namespaces: making a host, running a command on it
- *   door.c      running commands from one host on another
- *   testbed.c   a testbed's folder of state; up, down, open
- *   measure.c    measuring a real link
+ *   link.c      when a packet is due, and those that wait: no system calls
  */
-#ifndef POISE_WAN_INTERNAL_H
-#define POISE_WAN_INTERNAL_H
+#ifndef POISE_WAN_LINK_H
+#define POISE_WAN_LINK_H
 
 #include <poise/trace.h>
 #include <poise/wan.h>
@@ -245,155 +230,5 @@ bool wan_effect_reordered(struct wan_line *line);
 bool wan_effect_twice(struct wan_line *line);
 /** It may get a wrong bit; false: memory is short. */
 bool wan_effect_corrupt(struct wan_line *line, struct wan_packet *packet);
-
-/** When a packet of `bytes` that wants to go at `begin_ns`, in nanoseconds from
- * the start, has gone (mahimahi.c). */
-uint64_t wan_deliveries_next(const struct poise_wan_deliveries *deliveries,
-                             struct wan_line *line, uint64_t begin_ns,
-                             uint64_t bytes);
-
-/* ---- the gateway (gateway.c) -------------------------------------------- */
-
-/** The same as poise_wan_topology_parse; no_files: none are opened for it. */
-int wan_topology_parse(const char *text, size_t len, const char *path,
-                       bool no_files, struct poise_wan_topology *out);
-/** Change a link by a line "link ...", which is written into. -EINVAL: what is
- * wrong, and nothing has changed, but for the first of two directions. */
-int wan_topology_change(struct poise_wan_topology *topology, char *line);
-
-/* ---- asking the gateway (control.c) ----------------------------------------
- */
-
-/** The socket of a testbed's folder that its gateway listens to. */
-#define WAN_CONTROL "control"
-/** Who may ask at a time. */
-#define WAN_ASKERS 16
-#define WAN_ASK_BYTES 4096
-
-struct wan_control {
-    struct poise_wan_topology *topology;
-    struct wan_lines *lines;
-    int listener; /* or -1 */
-    struct wan_asker {
-        int fd;        /* or -1 */
-        bool captures; /* packets of two lines */
-        unsigned here, there;
-        uint64_t missed; /* since it did not read in time */
-    } askers[WAN_ASKERS];
-    unsigned char *buffer; /* [2 * WAN_SEGMENT_BYTES], borrowed */
-};
-/** Listen; its descriptor, non-blocking. */
-int wan_control_listen(const char *path);
-/** Someone came: the number of the asker, whose fd is to be watched; or -1. */
-int wan_control_come(struct wan_control *control);
-/** An asker says something, or is gone. */
-void wan_control_hear(struct wan_control *control, unsigned number);
-/** A packet came to the end of a line: for those that capture. */
-void wan_control_tap(void *control, unsigned line,
-                     const struct wan_packet *packet);
-
-/** The number of the host of an address, or UINT_MAX. */
-unsigned wan_host_of(const struct poise_wan_topology *topology,
-                     uint32_t address);
-/** IPv6 addresses are fd77::SITE:HOST. */
-#define WAN_NETWORK_SIX 0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-unsigned wan_host_of_six(const struct poise_wan_topology *topology,
-                         const unsigned char address[16]);
-/** That of the host of an IPv4 address. */
-void wan_address_six(uint32_t address, unsigned char out[16]);
-/**
- * Carry packets between `ports` ([topology->hosts] descriptors, non-blocking,
- * a whole packet a read) until *stop
- * (__atomic access) is not 0. `counts` is [sites²]. Who asks at `listener`
- * (wan_control_listen, or -1) is answered.
- */
-int wan_gateway_run(struct poise_wan_topology *topology, const int *ports,
-                    int listener, struct poise_wan_counts *counts,
-                    const int *stop);
-
-/* ---- devices (device.c) ------------------------------------------------- */
-
-/** What the device of a host is called. */
-#define WAN_TUNNEL "e0"
-/** What an error begins with where tunnels cannot be opened. */
-#define WAN_OPEN_TUN "open /dev/net/tun"
-
-/** Before each packet of a pair of Ethernet devices: receiver, sender, type;
- * the same for all packets that a host gets. */
-#define WAN_FRAME_BYTES 14
-extern const unsigned char wan_frame_in[WAN_FRAME_BYTES],
-    wan_frame_in_six[WAN_FRAME_BYTES];
-
-/** In a host: make its device and set up the network. The gateway's end, or -1
- * with errno and what was being done. */
-int wan_device_open(uint32_t address, const char **doing);
-/** What is around the packets of an end. */
-enum wan_port { WAN_PLAIN, WAN_FRAMED, WAN_VNET };
-enum wan_port wan_device_kind(int port);
-
-/* ---- users (users.c) and mounts (mounts.c) of a host ---------------------
- */
-
-/** Who there is on a host: all; the one who made it, who is root there; he and
- * those of his /etc/subuid. */
-enum wan_users { WAN_ROOT, WAN_ONE, WAN_SEVERAL };
-enum { WAN_USERS_MAPPED = 1, WAN_GROUPS_MAPPED = 2 };
-/** Map users and groups of a process that is in a user namespace of its own, as
- * far as this user may: what was mapped. */
-unsigned wan_users_map(pid_t pid, uid_t uid, gid_t gid);
-/** In a host: -1 with errno and what was being done. `resolv_file` stands in
- * for /etc/resolv.conf, if it is not NULL. */
-int wan_mounts(const char *hosts_file, const char *resolv_file,
-               enum wan_users users, const char **doing);
-
-/* ---- a way out (outside.c) ---------------------------------------------- */
-
-/** What names are asked for there. */
-#define WAN_OUTSIDE_RESOLV "nameserver 10.0.2.3\n"
-/** Give a host a way out, which ends with the calling process; so does a
- * process that gets an error, with what it has opened. -ENOTSUP: what it takes
- * is not installed. */
-int wan_outside_open(const char *name, pid_t host);
-
-/* ---- hosts (host.c) ----------------------------------------------------- */
-
-/** A process that keeps the namespaces of a host, and its end of the tunnel.
- */
-struct wan_host {
-    pid_t pid;
-    int tunnel;
-};
-/** How a host shall be. */
-struct wan_wish {
-    const char *name;
-    uint32_t address;
-    const char *hosts_file;  /* stands in for /etc/hosts there */
-    const char *resolv_file; /* and this for /etc/resolv.conf; or NULL */
-};
-int wan_host_create(const struct wan_wish *wish, struct wan_host *out);
-
-/** Who waits for a stopped gateway gives up after so long. */
-#define WAN_STOPPED_S 5
-/** Whether a process is stopped (SIGSTOP), not by a debugger. */
-bool wan_is_stopped(int64_t pid);
-
-/** This thread, and what it starts, needs the processor soon and not for long:
- * a kernel that can then lets others wait (host.c). */
-void wan_short_slices(void);
-
-/* ---- text --------------------------------------------------------------- */
-
-/** -EINVAL with "PATH:LINE" as what is wrong. */
-int wan_line_error(const char *path, unsigned line, const char *fmt, ...)
-    POISE_PRINTF(3, 4);
-/** Give each line of a file to `take`, without its end, to be written into,
- * until it returns an error. -EINVAL also where a line has a NUL or over 4 KiB,
- * or the file over 256 MiB: with "PATH:LINE". */
-int wan_lines_read(const char *path,
-                   int (*take)(void *arg, char *text, const char *path,
-                               unsigned line),
-                   void *arg);
-/** The next word of *text, NUL-terminated in place, or NULL. */
-char *wan_word(char **text);
 
 #endif

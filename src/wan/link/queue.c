@@ -9,7 +9,7 @@
  *
  * Source: RFC 8289 (CoDel), RFC 8290 (FQ-CoDel), with their constants.
  */
-#include "internal.h"
+#include "wan/link/link.h"
 
 #include <errno.h>
 #include <math.h>

@@ -14,7 +14,9 @@
  * The gateway is killed, not asked: hosts die with it, and there is nothing
  * that it would have to save.
  */
-#include "internal.h"
+#include "wan/gateway/gateway.h"
+#include "wan/host/host.h"
+#include "wan/topology/topology.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -11,7 +11,7 @@
  * hung up on: nothing of it is run. So is who says nothing for a while, and who
  * is one too many.
  */
-#include "internal.h"
+#include <poise/wan.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  *
  * Source: netem's words and meanings (tc-netem(8)).
  */
-#include "internal.h"
+#include "wan/link/link.h"
 
 #include <math.h>
 #include <string.h>

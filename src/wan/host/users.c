@@ -5,7 +5,7 @@
  * and /etc/subgid, which the programs newuidmap and newgidmap may map
  * (Debian's package uidmap; containers without root use them, too).
  */
-#include "internal.h"
+#include "wan/host/host.h"
 
 #include <fcntl.h>
 #include <pwd.h>

@@ -1,5 +1,5 @@
 /* The text of a topology, and the ways that packets take. */
-#include "internal.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -9,7 +9,8 @@
  *
  * Source: latency-bandwidth-thesis 8.1.
  */
-#include "internal.h"
+#include "wan/link/link.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -367,9 +368,9 @@ static void line_send(struct wan_lines *lines, struct wan_line *line,
     struct poise_wan_sample now = conditions(lines, link, begin_ns);
     if (link->deliveries && !line->port) {
         line->free_ns =
-            lines->start_ns + wan_deliveries_next(link->deliveries, line,
-                                                  begin_ns - lines->start_ns,
-                                                  packet->bytes);
+            lines->start_ns +
+            wan_deliveries_next(link->deliveries, &line->taken, &line->left,
+                                begin_ns - lines->start_ns, packet->bytes);
         packet->wire_ns = 0;
     } else if (line->lan) {
         line->free_ns = begin_ns; /* its ports have the rate */

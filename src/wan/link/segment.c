@@ -10,7 +10,7 @@
  * virtio_net_hdr, and the gateway may ask the receiver's kernel likewise, which
  * then need not look at it. A packet that is changed needs its own.
  */
-#include "internal.h"
+#include "wan/link/link.h"
 
 #include <arpa/inet.h>
 #include <linux/virtio_net.h>

@@ -3,7 +3,7 @@
  * each doubling from a microsecond on. One process writes, others read at any
  * time.
  */
-#include "internal.h"
+#include "wan/link/link.h"
 
 static void count(uint64_t *counter, uint64_t n)
 {

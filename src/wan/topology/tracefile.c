@@ -1,6 +1,6 @@
 /* Traces of links: latency and bandwidth over time, read from a file, and the
  * values that hold at a moment. */
-#include "internal.h"
+#include "wan/topology/topology.h"
 
 #include <errno.h>
 #include <math.h>

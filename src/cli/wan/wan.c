@@ -100,7 +100,9 @@ const struct poise_command cli_wan_command = {
         "now and then. A program that is started with another LD_PRELOAD "
         "('env LD_PRELOAD=...') goes without it. A job that is asked to end "
         "and "
-        "does not is killed after ten seconds.",
+        "does not is killed after ten seconds.\n\n"
+        "With POISE_TRACE=FILE in the environment of 'up', each packet on each "
+        "link is recorded for 'poise trace show FILE'.",
     .options = options,
     .examples = "poise wan up nordic.wan\tmake the hosts\n"
                 "poise wan exec odense0 ping -c 3 tromso0\ta round trip\n"

@@ -1,12 +1,16 @@
 /*
  * poise/sort_keys.h - keys of lines, described and ordered as GNU sort does:
- * turned into strings of bytes, so that memcmp, and where one string is the
+' * turned into strings of bytes, so that memcmp, and where one string is the
  * begin of another their lengths, order lines.
  *
  * Fields, their positions and the letters of orderings mean what they mean to
- * GNU sort 9.1. Bytes are compared one by one unless the locale (LC_ALL,
- * LC_COLLATE, LANG of the environment) collates: then strxfrm(3) turns each
- * text into bytes. The locale of the process is left alone.
+ * GNU sort 9.1. Texts are ordered by their bytes unless the locale (LC_ALL,
+ * LC_COLLATE, LANG of the environment) collates: then keys begin with bytes
+that
+ * order most of them, and strcoll(3) decides the rest. (What strxfrm(3) of
+glibc
+ * 2.36 makes of texts is not always in the order of strcoll, but for its first
+ * level.) The locale of the process is left alone.
  */
 #ifndef POISE_SORT_KEYS_H
 #define POISE_SORT_KEYS_H
@@ -50,6 +54,18 @@ POISE_API void poise_sort_keys_free(struct poise_sort_keys *keys);
 POISE_API int poise_sort_keys_append(const struct poise_sort_keys *keys,
                                      const unsigned char *line, size_t len,
                                      struct poise_buf *key);
+/** How two keys compare: <0, 0, >0; of keys of NULL, bytes. Any thread. */
+POISE_API int poise_sort_keys_compare(const struct poise_sort_keys *keys,
+                                      const unsigned char *a, size_t a_len,
+                                      const unsigned char *b, size_t b_len);
+/** Whether keys are more than bytes: only poise_sort_keys_compare orders them,
+ * after the bytes of poise_sort_keys_head. False of NULL. */
+POISE_API bool poise_sort_keys_collate(const struct poise_sort_keys *keys);
+/** The bytes of a key that order it before all else, as far as they go: where
+ * they begin; *head_len is how many. */
+POISE_API const unsigned char *
+poise_sort_keys_head(const struct poise_sort_keys *keys,
+                     const unsigned char *key, size_t len, size_t *head_len);
 /** Whether keys are drawn at random, another way in each process. */
 POISE_API bool poise_sort_keys_random(const struct poise_sort_keys *keys);
 

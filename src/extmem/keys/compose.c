@@ -3,10 +3,12 @@
  * other, and at last the line itself.
  *
  * Texts end with 00h, and what they have of 00h and 01h is written 01h 01h and
- * 01h 02h, so that none is the begin of another. Texts of a locale that
- * collates are what strxfrm makes of them, piece by piece where there are NULs,
- * as GNU sort compares them: 00h 02h stands between pieces, 00h 01h at the end,
- * and an empty text is 00h 00h.
+ * * 01h 02h, so that none is the begin of another.
+ *
+ * In a locale that collates a key is a list of parts, each with two lengths
+ * before it: bytes that memcmp orders, and, of texts, the text itself with a
+ * NUL behind. The former are the first level of what strxfrm makes of it (up to
+ * the first NUL that is in it) and 00h.
  */
 #include "internal.h"
 
@@ -128,37 +130,38 @@ static int put_bytes(struct keys_span text, bool is_last, struct poise_buf *key)
     return 0;
 }
 
-/* What strxfrm makes of a string. */
+/* What strxfrm makes of a string, up to what ends a level of it. */
 static int put_transformed(const struct poise_sort_keys *keys, const char *text,
-                           size_t len, struct poise_buf *key)
+                           size_t len, bool first_only, struct poise_buf *key)
 {
+    enum { LEVEL_END = 1 };
     size_t room = 4 * len + 32, needed;
 
     for (;;) {
-        char *to = poise_buf_reserve(key, room);
+        char *to = poise_buf_reserve(key, room), *end;
 
         if (!to) {
             return key->error;
         }
         needed = strxfrm_l(to, text, room, keys->locale);
         if (needed < room) {
-            key->len += needed;
+            end = first_only ? memchr(to, LEVEL_END, needed) : NULL;
+            key->len += end ? (size_t)(end - to) : needed;
             return 0;
         }
         room = needed + 1;
     }
 }
 
-static int put_collated(const struct poise_sort_keys *keys,
-                        struct keys_span text, struct poise_buf *key)
+/* The same of a text that may have NULs; of those it has, only what precedes
+ * the first counts for its first level. */
+static int put_levels(const struct poise_sort_keys *keys, struct keys_span text,
+                      bool first_only, struct poise_buf *key)
 {
     size_t len = (size_t)(text.end - text.at);
-    char some[512], *copy = some, *at, *end;
+    char some[512], *copy = some, *at;
     int code = 0;
 
-    if (len == 0) {
-        return poise_buf_append(key, "\0\0", 2);
-    }
     if (len >= sizeof some) {
         copy = poise_alloc(len + 1, 1);
         if (!copy) {
@@ -168,30 +171,17 @@ static int put_collated(const struct poise_sort_keys *keys,
     memcpy(copy, text.at, len);
     copy[len] = '\0';
     at = copy;
-    end = copy + len;
-    while (code == 0) {
+    do {
         size_t piece = strlen(at);
 
-        code = put_transformed(keys, at, piece, key);
-        at += piece;
-        if (at == end) {
-            break;
-        }
-        poise_buf_append(key, "\0\2", 2);
-        at++;
-    }
-    poise_buf_append(key, "\0\1", 2);
+        code = put_transformed(keys, at, piece, first_only, key);
+        poise_buf_putc(key, '\0');
+        at += piece + 1;
+    } while (code == 0 && at <= copy + len && !first_only);
     if (copy != some) {
         free(copy);
     }
     return code < 0 ? code : key->error;
-}
-
-static int put_text(const struct poise_sort_keys *keys, struct keys_span text,
-                    bool is_last, struct poise_buf *key)
-{
-    return keys->collates ? put_collated(keys, text, key)
-                          : put_bytes(text, is_last, key);
 }
 
 /* A number drawn for the text, then the text, should two have the same. */
@@ -199,7 +189,8 @@ static int put_random(const struct poise_sort_keys *keys, struct keys_span text,
                       struct poise_buf *key)
 {
     struct poise_buf own = {0};
-    int code = put_text(keys, text, false, &own);
+    int code = keys->collates ? put_levels(keys, text, false, &own)
+                              : put_bytes(text, false, &own);
     uint64_t drawn[2];
 
     if (code == 0) {
@@ -243,7 +234,8 @@ static int put_order(const struct poise_sort_keys *keys,
     case KEYS_VERSION:
         return keys_put_version(text, key);
     default:
-        return put_text(keys, text, is_last, key);
+        return keys->collates ? put_levels(keys, text, true, key)
+                              : put_bytes(text, is_last, key);
     }
 }
 
@@ -254,6 +246,150 @@ static void turn(struct poise_buf *key, size_t from)
     }
 }
 
+/* ---- keys of locales ---------------------------------------------------- */
+
+/** Before a part. */
+struct head {
+    uint32_t bytes; /* that memcmp orders */
+    uint32_t text;  /* NO_TEXT, or how long the text is that follows */
+};
+#define NO_TEXT UINT32_MAX
+
+/* A part: behind its bytes, which are there from `begin` on, its text. */
+static int end_part(const struct keys_field *field, struct keys_span text,
+                    size_t begin, struct poise_buf *key)
+{
+    bool is_text = keys_order_of(field) == KEYS_TEXT;
+    struct head head = {.bytes = (uint32_t)(key->len - begin - sizeof head),
+                        .text =
+                            is_text ? (uint32_t)(text.end - text.at) : NO_TEXT};
+
+    if (is_text) {
+        poise_buf_append(key, text.at, head.text);
+        poise_buf_putc(key, '\0');
+    }
+    if (key->error) {
+        return key->error;
+    }
+    memcpy(key->data + begin, &head, sizeof head);
+    return 0;
+}
+
+bool poise_sort_keys_collate(const struct poise_sort_keys *keys)
+{
+    return keys && keys->collates;
+}
+
+const unsigned char *poise_sort_keys_head(const struct poise_sort_keys *keys,
+                                          const unsigned char *key, size_t len,
+                                          size_t *head_len)
+{
+    struct head head;
+
+    if (!poise_sort_keys_collate(keys)) {
+        *head_len = len;
+        return key;
+    }
+    memcpy(&head, key, sizeof head);
+    *head_len = head.bytes;
+    return key + sizeof head;
+}
+
+static int compare_bytes(const unsigned char *a, size_t a_len,
+                         const unsigned char *b, size_t b_len)
+{
+    size_t least = a_len < b_len ? a_len : b_len;
+    int order = least > 0 ? memcmp(a, b, least) : 0;
+
+    return order != 0 ? order : (a_len > b_len) - (a_len < b_len);
+}
+
+/* As GNU sort does: what ends at a NUL comes first. */
+static int compare_texts(const struct poise_sort_keys *keys,
+                         const unsigned char *a, size_t a_len,
+                         const unsigned char *b, size_t b_len)
+{
+    const char *x = (const char *)a, *x_end = x + a_len;
+    const char *y = (const char *)b, *y_end = y + b_len;
+
+    if (a_len == 0 || b_len == 0) {
+        return (a_len > 0) - (b_len > 0);
+    }
+    if (a_len == b_len && memcmp(a, b, a_len) == 0) {
+        return 0;
+    }
+    for (;;) {
+        int order = strcoll_l(x, y, keys->locale);
+
+        if (order != 0) {
+            return order;
+        }
+        x += strlen(x) + 1;
+        y += strlen(y) + 1;
+        if (x > x_end || y > y_end) {
+            return (y > y_end) - (x > x_end);
+        }
+    }
+}
+
+int poise_sort_keys_compare(const struct poise_sort_keys *keys,
+                            const unsigned char *a, size_t a_len,
+                            const unsigned char *b, size_t b_len)
+{
+    const unsigned char *a_end = a + a_len, *b_end = b + b_len;
+
+    if (!poise_sort_keys_collate(keys)) {
+        return compare_bytes(a, a_len, b, b_len);
+    }
+    for (size_t i = 0; a < a_end && b < b_end; i++) {
+        bool reverse =
+            i < keys->count ? keys->fields[i].reverse : keys->whole_reverse;
+        struct head x, y;
+        int order;
+
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+        a += sizeof x;
+        b += sizeof y;
+        order = compare_bytes(a, x.bytes, b, y.bytes);
+        a += x.bytes;
+        b += y.bytes;
+        if (order == 0 && x.text != NO_TEXT) {
+            order = compare_texts(keys, a, x.text, b, y.text);
+            order = reverse ? -order : order;
+        }
+        if (order != 0) {
+            return order;
+        }
+        a += x.text != NO_TEXT ? x.text + 1 : 0;
+        b += y.text != NO_TEXT ? y.text + 1 : 0;
+    }
+    return 0;
+}
+
+/* ---- all ---------------------------------------------------------------- */
+
+/* The text of a field, ordered; at the key's end. */
+static int put_part(const struct poise_sort_keys *keys,
+                    const struct keys_field *field, struct keys_span text,
+                    bool is_last, struct poise_buf *key)
+{
+    static const struct head none;
+    size_t begin = key->len, bytes;
+    int code;
+
+    if (keys->collates) {
+        poise_buf_append(key, &none, sizeof none);
+    }
+    bytes = key->len;
+    code = put_order(keys, field, text, is_last && !field->reverse, key);
+    if (field->reverse) {
+        turn(key, bytes);
+    }
+    return code == 0 && keys->collates ? end_part(field, text, begin, key)
+                                       : code;
+}
+
 static int put_field(const struct poise_sort_keys *keys,
                      const struct keys_field *field, struct keys_span line,
                      bool is_last, struct poise_buf *key)
@@ -261,7 +397,6 @@ static int put_field(const struct poise_sort_keys *keys,
     struct keys_span text = {field_begin(keys, field, line),
                              field_end(keys, field, line)};
     unsigned char some[512], *copy = some;
-    size_t begin = key->len;
     int code;
 
     text.end = text.end < text.at ? text.at : text.end;
@@ -275,12 +410,9 @@ static int put_field(const struct poise_sort_keys *keys,
         text.end = copy + filter(keys, field, text, copy);
         text.at = copy;
     }
-    code = put_order(keys, field, text, is_last && !field->reverse, key);
+    code = put_part(keys, field, text, is_last, key);
     if (copy != some) {
         free(copy);
-    }
-    if (field->reverse) {
-        turn(key, begin);
     }
     return code;
 }
@@ -289,6 +421,7 @@ int poise_sort_keys_append(const struct poise_sort_keys *keys,
                            const unsigned char *line, size_t len,
                            struct poise_buf *key)
 {
+    const struct keys_field whole = {.reverse = keys->whole_reverse};
     struct keys_span text = {line, line + len};
     int code = 0;
 
@@ -297,12 +430,7 @@ int poise_sort_keys_append(const struct poise_sort_keys *keys,
                          i + 1 == keys->count && !keys->whole, key);
     }
     if (code == 0 && keys->whole) {
-        size_t begin = key->len;
-
-        code = put_text(keys, text, !keys->whole_reverse, key);
-        if (keys->whole_reverse) {
-            turn(key, begin);
-        }
+        code = put_part(keys, &whole, text, true, key);
     }
     return code < 0 ? code : key->error;
 }

@@ -24,7 +24,7 @@ static int check_item(void *arg, const unsigned char *item, size_t len)
         struct sort_key last =
             sort_key_of(&check->type, (const unsigned char *)check->last.data,
                         check->last.len, &check->rooms[1]);
-        int order = sort_key_compare(&last, &key);
+        int order = sort_key_compare(check->type.keys, &last, &key);
 
         if (check->rooms[0].error || check->rooms[1].error) {
             return -ENOMEM;

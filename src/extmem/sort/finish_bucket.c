@@ -177,7 +177,7 @@ static size_t unique_entries(struct sort_worker *worker, const char *base,
                         item_size(run, &entries[i]) - (run->shape == SORT_TEXT),
                         &worker->keys[now]);
 
-        if (kept == 0 || sort_key_compare(&last, &key) != 0) {
+        if (kept == 0 || sort_key_compare(run->type.keys, &last, &key) != 0) {
             bytes += item_size(run, &entries[i]);
             entries[kept++] = entries[i];
             last = key;
@@ -225,6 +225,7 @@ static int sort_entries_of(struct sort_worker *worker,
     code = sort_keyed_lines(&run->type, base, worker->entries, worker->spare,
                             count, &room);
     poise_buf_free(&room.key);
+    poise_buf_free(&room.other);
     return code;
 }
 

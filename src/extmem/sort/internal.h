@@ -68,8 +68,9 @@ static inline char sort_ending(const struct poise_sort_type *type)
 {
     return type->zero_ended ? '\0' : '\n';
 }
-/** <0, 0, >0. */
-int sort_key_compare(const struct sort_key *a, const struct sort_key *b);
+/** <0, 0, >0. `keys`: those of the type. */
+int sort_key_compare(const struct poise_sort_keys *keys,
+                     const struct sort_key *a, const struct sort_key *b);
 
 /* ---- sorting in memory -------------------------------------------------- */
 
@@ -98,7 +99,7 @@ void sort_items(const struct poise_sort_type *type, const unsigned char *base,
 struct sort_key_room {
     char *arena;
     size_t bytes;
-    struct poise_buf key; /**< owned */
+    struct poise_buf key, other; /**< owned */
 };
 /** The same for lines that are ordered by type->keys. 0 or -ENOMEM. */
 int sort_keyed_lines(const struct poise_sort_type *type,
@@ -292,7 +293,8 @@ struct sort_splitters {
                          the greatest number */
     uint64_t cell_base;
     unsigned cell_shift;
-    struct poise_buf keys; /**< what the thresholds point to */
+    struct poise_buf keys;               /**< what the thresholds point to */
+    const struct poise_sort_keys *rules; /**< of the type */
 };
 enum { SORT_CELLS = 4096 };
 

@@ -304,6 +304,8 @@ static struct sort_key line_key(const struct poise_sort_type *type,
                                 struct poise_buf *room)
 {
     struct sort_key key = {0};
+    const unsigned char *head;
+    size_t head_len;
 
     poise_buf_reset(room);
     poise_buf_reserve(room, 1);
@@ -315,7 +317,8 @@ static struct sort_key line_key(const struct poise_sort_type *type,
     }
     key.bytes = (const unsigned char *)room->data;
     key.len = (uint32_t)room->len;
-    key.window = sort_window(key.bytes, key.len);
+    head = poise_sort_keys_head(type->keys, key.bytes, room->len, &head_len);
+    key.window = sort_window(head, head_len);
     return key;
 }
 
@@ -345,16 +348,15 @@ struct sort_key sort_key_of(const struct poise_sort_type *type,
     return key;
 }
 
-int sort_key_compare(const struct sort_key *a, const struct sort_key *b)
+int sort_key_compare(const struct poise_sort_keys *keys,
+                     const struct sort_key *a, const struct sort_key *b)
 {
-    uint32_t least = a->len < b->len ? a->len : b->len;
-    int order;
-
     if (a->window != b->window) {
         return a->window < b->window ? -1 : 1;
     }
-    order = least > 0 ? memcmp(a->bytes, b->bytes, least) : 0;
-    return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
+    return a->bytes ? poise_sort_keys_compare(keys, a->bytes, a->len, b->bytes,
+                                              b->len)
+                    : 0;
 }
 
 uint64_t sort_item_hash(const void *item, size_t len)

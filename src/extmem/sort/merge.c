@@ -154,7 +154,8 @@ int poise_sort_find_disorder(const char *path,
 
     while (code == 0 && found == 0 && (code = lines_next(&lines)) > 0) {
         count++;
-        if (count > 1 && sort_key_compare(&former.key, &lines.key) >= least) {
+        if (count > 1 && sort_key_compare(options->type.keys, &former.key,
+                                          &lines.key) >= least) {
             found = count;
             code = poise_buf_append(line, lines.line, lines.len);
         } else {
@@ -206,7 +207,7 @@ struct heap {
 
 static bool is_before(const struct lines *a, const struct lines *b)
 {
-    int order = sort_key_compare(&a->key, &b->key);
+    int order = sort_key_compare(a->type->keys, &a->key, &b->key);
 
     return order < 0 || (order == 0 && a < b);
 }
@@ -290,7 +291,8 @@ static int merge(const struct poise_sort_options *options,
 
         if (!options->unique) {
             code = sink_put(sink, first);
-        } else if (!any || sort_key_compare(&former.key, &first->key) != 0) {
+        } else if (!any || sort_key_compare(options->type.keys, &former.key,
+                                            &first->key) != 0) {
             code = sink_put(sink, first);
             code = code < 0 ? code : keep(&former, first);
             any = true;

@@ -17,7 +17,9 @@ static int take_key(struct sort_sample *sample, struct sort_key key)
     if (key.bytes) {
         size_t at = sample->text.len;
 
-        key.len = key.len < MOST_KEY ? key.len : MOST_KEY;
+        if (!poise_sort_keys_collate(sample->source->run->type.keys)) {
+            key.len = key.len < MOST_KEY ? key.len : MOST_KEY;
+        }
         poise_buf_append(&sample->text, key.bytes, key.len);
         key.bytes = (const unsigned char *)at;
     }
@@ -42,6 +44,11 @@ static int take_lines(struct sort_sample *sample,
         const char *stop = memchr(at, ending, (size_t)(end - at));
         size_t len = (size_t)((stop ? stop : end) - at);
 
+        /* What collates cannot be cut: the key of what the line begins with
+         * is a threshold as good. */
+        if (poise_sort_keys_collate(type->keys) && len > MOST_KEY) {
+            len = MOST_KEY;
+        }
         code = take_key(sample, sort_key_of(type, (const unsigned char *)at,
                                             len, &sample->key));
         code = code < 0 ? code : sample->key.error;
@@ -135,9 +142,9 @@ static int sample_some(struct sort_sample *sample, struct poise_rng *rng,
     return code;
 }
 
-static int compare_keys(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b, void *rules)
 {
-    return sort_key_compare(a, b);
+    return sort_key_compare(rules, a, b);
 }
 
 /* Take `reads` samples. */
@@ -178,7 +185,8 @@ static void sample_order(struct sort_sample *sample)
                 (const unsigned char *)sample->text.data + (size_t)key->bytes;
         }
     }
-    qsort(sample->keys, sample->count, sizeof *sample->keys, compare_keys);
+    qsort_r(sample->keys, sample->count, sizeof *sample->keys, compare_keys,
+            (void *)(uintptr_t)sample->source->run->type.keys);
 }
 
 /* Append what another process took. */

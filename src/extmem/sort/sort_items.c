@@ -12,6 +12,7 @@
 struct order {
     const unsigned char *base;
     uint32_t key_offset;
+    const struct poise_sort_keys *rules; /* NULL: bytes */
 };
 
 enum {
@@ -34,6 +35,10 @@ static int compare_from(const struct order *order, const struct sort_entry *a,
     size_t least = rest_a < rest_b ? rest_a : rest_b;
     int c = 0;
 
+    if (order->rules) {
+        return poise_sort_keys_compare(order->rules, key_at(order, a), a->len,
+                                       key_at(order, b), b->len);
+    }
     if (least > 0) {
         c = memcmp(key_at(order, a) + depth, key_at(order, b) + depth, least);
     }
@@ -230,6 +235,66 @@ static void restore(const struct keyed *keyed, struct sort_entry *entries,
     }
 }
 
+/* Two runs into `spare` and back; keys are made as they are needed. */
+static int merge_keyed(struct keyed *keyed, struct sort_entry *entries,
+                       struct sort_entry *spare, size_t middle, size_t count)
+{
+    const struct poise_sort_type *type = keyed->type;
+    struct sort_key_room *room = keyed->room;
+    struct sort_key left = {0}, right = {0};
+    size_t i = 0, j = middle, k = 0;
+    bool new_left = true, new_right = true;
+
+    while (i < middle && j < count) {
+        const struct sort_entry *a = &entries[i], *b = &entries[j];
+
+        if (new_left) {
+            left = sort_key_of(type, keyed->base + a->at, a->len, &room->key);
+        }
+        if (new_right) {
+            right =
+                sort_key_of(type, keyed->base + b->at, b->len, &room->other);
+        }
+        if (room->key.error || room->other.error) {
+            return -ENOMEM;
+        }
+        new_right = sort_key_compare(type->keys, &right, &left) < 0;
+        new_left = !new_right;
+        spare[k++] = new_right ? entries[j++] : entries[i++];
+    }
+    /* What is left of the second run is where it belongs. */
+    memmove(entries + k, entries + i, (middle - i) * sizeof *entries);
+    memcpy(entries, spare, k * sizeof *entries);
+    return 0;
+}
+
+/* Keys that only comparing orders: as many at a time as there is room for. */
+static int by_chunks(struct keyed *keyed, struct sort_entry *entries,
+                     struct sort_entry *spare, size_t count)
+{
+    struct order order = {.base = (unsigned char *)keyed->room->arena,
+                          .rules = keyed->type->keys};
+    size_t done = 0;
+    int code = 0;
+
+    while (done < count && code == 0) {
+        size_t made = make_keys(keyed, entries + done, count - done);
+        size_t before = done;
+
+        by_comparing(&order, entries + done, spare + done, made, 0);
+        restore(keyed, entries + done, made);
+        if (keyed->room->key.error) {
+            return -ENOMEM;
+        }
+        /* One that is larger than the room is a chunk, too. */
+        done += made > 0 ? made : 1;
+        if (before > 0) {
+            code = merge_keyed(keyed, entries, spare, before, done);
+        }
+    }
+    return code;
+}
+
 static int by_parts(struct keyed *keyed, struct sort_entry *entries,
                     struct sort_entry *spare, size_t count, size_t depth);
 
@@ -238,8 +303,12 @@ static int sort_equals(struct keyed *keyed, struct sort_entry *entries,
                        struct sort_entry *spare, size_t count, size_t depth)
 {
     struct order order = {.base = (unsigned char *)keyed->room->arena};
-    size_t made = make_keys(keyed, entries, count);
+    size_t made;
 
+    if (poise_sort_keys_collate(keyed->type->keys)) {
+        return by_chunks(keyed, entries, spare, count);
+    }
+    made = make_keys(keyed, entries, count);
     if (made == count) {
         by_windows(&order, entries, spare, count, 0);
     }

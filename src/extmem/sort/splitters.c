@@ -42,7 +42,8 @@ static bool choose(struct sort_splitters *splitters,
     while (i < n) {
         size_t end = i + 1;
 
-        while (end < n && sort_key_compare(&keys[i], &keys[end]) == 0) {
+        while (end < n &&
+               sort_key_compare(splitters->rules, &keys[i], &keys[end]) == 0) {
             end++;
         }
         if (splitters->count + 3 > most) {
@@ -281,6 +282,7 @@ int sort_splitters_make(const struct sort_source *source, uint32_t buckets,
     bool is_shared = run->world && !source->bucket;
     int code = 0;
 
+    splitters.rules = run->type.keys;
     splitters.thresholds = poise_alloc(buckets, sizeof *splitters.thresholds);
     splitters.uniform = poise_alloc(buckets, sizeof *splitters.uniform);
     if (!splitters.thresholds || !splitters.uniform) {
@@ -350,7 +352,7 @@ uint32_t sort_splitters_find(const struct sort_splitters *splitters,
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         const struct sort_threshold *threshold = &splitters->thresholds[middle];
-        int order = sort_key_compare(key, &threshold->key);
+        int order = sort_key_compare(splitters->rules, key, &threshold->key);
 
         if (order > 0 || (order == 0 && !threshold->after)) {
             low = middle + 1;

@@ -13,6 +13,7 @@ printf 'pear 10\nfig 9\nApple 100' >fruit
 $POISE sort -k2,2n fruit
 $POISE sort -f -r fruit lines
 $POISE sort -t' ' -k2,2nr -s - <fruit
+$POISE sort +1n -2 -o - fruit --p=1
 $POISE sort -m lines.sorted lines.sorted | $POISE sort -u -o lines.sorted - && cat lines.sorted
 printf 'fruit\0lines\0' | $POISE sort -c --files0-from=-
 $POISE sort -c fruit; echo $?

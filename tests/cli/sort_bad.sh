@@ -23,6 +23,7 @@ $POISE sort -c in in
 $POISE sort -c -C in
 $POISE sort -c in -o out
 $POISE sort --in-place in -o out
+$POISE sort in -o out -o other
 $POISE sort --verify in
 $POISE sort --files0-from missing
 $POISE sort --files0-from /dev/null

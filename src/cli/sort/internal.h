@@ -1,7 +1,7 @@
 /*
  * poise sort: what its files share. sort.c has the command line and leads;
- * rules.c makes of GNU sort's options what lines are ordered by; words.c
- * prints.
+ * rules.c makes of GNU sort's options what lines are ordered by, positions.c of
+ * keys of old such options; words.c prints.
  */
 #ifndef POISE_CLI_SORT_H
 #define POISE_CLI_SORT_H
@@ -28,6 +28,10 @@ extern const char *const cli_sort_words[];
  * exit code with the error printed. */
 int cli_sort_type(const struct cli_sort_order *order,
                   struct poise_sort_type *type, struct poise_sort_keys **keys);
+/** Keys of old, +POS [-POS], in argv become words of -k, which are in `words`:
+ * for cli_sort_positions_free, also after an error. 0 or -ENOMEM. */
+int cli_sort_positions(int *argc, char **argv, struct poise_strings *words);
+void cli_sort_positions_free(struct poise_strings *words);
 /** GNU sort's SIZE of -S: in KiB without a letter, % of the machine's memory.
  */
 int cli_sort_size(const char *text, uint64_t *bytes);

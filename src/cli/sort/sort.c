@@ -12,7 +12,8 @@ struct values {
     struct cli_extmem disk;
     struct cli_sort_order order;
     int64_t seed, batch;
-    uint64_t generate; /* NOT_GIVEN: sort */
+    uint64_t generate;         /* NOT_GIVEN: sort */
+    struct poise_strings outs; /* all the same */
     const char *out, *names, *size, *compress;
     int pattern;
     int check_how; /* -1: not asked for */
@@ -73,9 +74,9 @@ static const struct poise_option options[] = {
      .help = "u32, i32, u64, i64, f32, f64, lines, record:LEN or "
              "record:LEN,OFFSET,KEYLEN (default: lines)",
      .offset = offsetof(struct values, order.type)},
-    {POISE_OPTION_STRING, 'o', "output", "FILE",
+    {POISE_OPTION_LIST, 'o', "output", "FILE",
      .help = "write there, not to standard output; it may be an input",
-     .offset = offsetof(struct values, out)},
+     .offset = offsetof(struct values, outs)},
     {POISE_OPTION_FLAG, .name = "in-place",
      .help = "the one input is the output, too",
      .offset = offsetof(struct values, in_place)},
@@ -111,6 +112,8 @@ static const struct poise_option options[] = {
     {POISE_OPTION_LIST, 'T', "temporary-directory", "DIR",
      .help = "like --scratch; can be repeated",
      .offset = offsetof(struct values, disk.scratch)},
+    {POISE_OPTION_INT, .name = "p", .arg = "N", /* as GNU sort shortens it */
+     .offset = offsetof(struct values, disk.threads), .min = 1, .max = 256},
     {POISE_OPTION_INT, .name = "parallel", .arg = "N", .help = "like --threads",
      .offset = offsetof(struct values, disk.threads), .min = 1, .max = 256},
     {POISE_OPTION_STRING, .name = "compress-program", .arg = "PROGRAM",
@@ -520,12 +523,18 @@ static int check_options(struct values *values, int count)
         cli_say_error("sort");
         return CLI_WRONG_USE;
     }
+    for (size_t k = 0; k < values->outs.count; k++) {
+        values->out = values->outs.items[k];
+        if (strcmp(values->out, values->outs.items[0]) != 0) {
+            return refuse("there are several outputs");
+        }
+    }
     values->check |= quiet || values->check_how >= 0;
     values->quiet = quiet;
     return CLI_DONE;
 }
 
-int cli_sort(int argc, char **argv)
+static int run_words(int argc, char **argv)
 {
     struct values values = {
         .generate = NOT_GIVEN, .seed = 1, .check_how = -1, .order.word = -1};
@@ -552,5 +561,16 @@ int cli_sort(int argc, char **argv)
     }
     poise_strings_free(&values.disk.scratch);
     poise_strings_free(&values.order.keys);
+    poise_strings_free(&values.outs);
+    return status;
+}
+
+int cli_sort(int argc, char **argv)
+{
+    struct poise_strings words = {0};
+    int code = cli_sort_positions(&argc, argv, &words);
+    int status = code < 0 ? fail(code) : run_words(argc, argv);
+
+    cli_sort_positions_free(&words);
     return status;
 }

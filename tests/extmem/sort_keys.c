@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <poise/sort.h>
 
@@ -295,6 +296,7 @@ static void test_merge(void **state)
     const char *names[MANY];
     struct poise_sort_keys *keys = make(NULL, "2,2n", true);
     struct poise_sort_options options = options_of(keys, 64 << 20);
+    struct rlimit before, few = {.rlim_cur = 16};
 
     (void)state;
     put_several(names, room, MANY, 200);
@@ -315,6 +317,13 @@ static void test_merge(void **state)
             check_same_files(out_path, one_path);
         }
     }
+    /* More files than descriptors. */
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(poise_sort_merge(names[0], out_path, &options, MANY), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    check_same_files(out_path, one_path);
     remove_several(names, MANY);
     poise_sort_keys_free(keys);
 }

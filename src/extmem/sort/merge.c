@@ -237,6 +237,7 @@ struct merged {
     int fd; /* owned, without a name; -1: by its name */
 };
 
+/* All are opened before any is read: what was read of a pipe is gone. */
 static int heap_open(struct heap *heap, const struct poise_sort_type *type,
                      const struct merged *from, size_t count)
 {
@@ -256,9 +257,18 @@ static int heap_open(struct heap *heap, const struct poise_sort_type *type,
             *lines = (struct lines){
                 .type = type, .path = from[i].path, .fd = from[i].fd};
         }
-        code = code < 0 ? code : lines_next(lines);
+    }
+    return code;
+}
+
+static int heap_fill(struct heap *heap, size_t count)
+{
+    int code = 0;
+
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = lines_next(&heap->files[i]);
         if (code > 0) {
-            heap->items[heap->count++] = lines;
+            heap->items[heap->count++] = &heap->files[i];
             code = 0;
         }
     }
@@ -277,7 +287,10 @@ static void heap_close(struct heap *heap, size_t count)
     free(heap->items);
 }
 
-/* Merge `count` files into a sink. */
+/** Too many files for the descriptors there are, and none was read. */
+enum { TOO_MANY = 1 };
+
+/* Merge `count` files into a sink; or TOO_MANY. */
 static int merge(const struct poise_sort_options *options,
                  const struct merged *from, size_t count, struct sink *sink)
 {
@@ -286,6 +299,13 @@ static int merge(const struct poise_sort_options *options,
     bool any = false;
     int code = heap_open(&heap, &options->type, from, count);
 
+    if (code == -EMFILE && count > 2) {
+        heap_close(&heap, count);
+        return TOO_MANY;
+    }
+    if (code == 0) {
+        code = heap_fill(&heap, count);
+    }
     while (code == 0 && heap.count > 0) {
         struct lines *first = heap.items[0];
 
@@ -313,42 +333,74 @@ static int merge(const struct poise_sort_options *options,
     return code < 0 ? code : sink_flush(sink);
 }
 
-/* Groups of `batch` files into one without a name each, until they are no more
- * than that. Neighbours stay neighbours. */
-static int merge_groups(const struct poise_sort_options *options, size_t batch,
-                        struct merged *files, size_t *count)
+static void close_merged(struct merged *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (files[i].fd >= 0) {
+            close(files[i].fd);
+            files[i].fd = -1;
+        }
+    }
+}
+
+/* `count` files into one without a name. TOO_MANY: nothing was done. */
+static int merge_group(const struct poise_sort_options *options,
+                       struct merged *files, size_t count)
 {
     const char *folder =
         options->scratch_count > 0 ? options->scratch[0] : NULL;
-    int code = 0;
+    struct sink sink = {.path = "a scratch file"};
+    int code;
 
-    while (*count > batch && code == 0) {
-        size_t made = 0;
-
-        for (size_t i = 0; i < *count && code == 0; i += batch) {
-            size_t some = *count - i < batch ? *count - i : batch;
-            struct sink sink = {.path = "a scratch file"};
-
-            sink.fd = poise_file_nameless(folder, 0);
-            code =
-                sink.fd < 0 ? sink.fd : merge(options, files + i, some, &sink);
-            poise_buf_free(&sink.data);
-            for (size_t j = i; j < i + some; j++) {
-                if (files[j].fd >= 0) {
-                    close(files[j].fd);
-                    files[j].fd = -1;
-                }
-            }
-            if (code == 0 && lseek(sink.fd, 0, SEEK_SET) != 0) {
-                code = poise_error_set(errno, "read", sink.path, NULL);
-            }
-            if (sink.fd >= 0) {
-                files[made++] = (struct merged){sink.path, sink.fd};
-            }
-        }
-        *count = code < 0 ? *count : made;
+    sink.fd = poise_file_nameless(folder, 0);
+    if (sink.fd == -EMFILE && count > 2) {
+        return TOO_MANY;
     }
-    return code;
+    if (sink.fd < 0) {
+        return sink.fd;
+    }
+    code = merge(options, files, count, &sink);
+    poise_buf_free(&sink.data);
+    if (code == 0 && lseek(sink.fd, 0, SEEK_SET) != 0) {
+        code = poise_error_set(errno, "read", sink.path, NULL);
+    }
+    if (code != 0) {
+        close(sink.fd);
+        return code;
+    }
+    close_merged(files, count);
+    files[0] = (struct merged){sink.path, sink.fd};
+    return 0;
+}
+
+/* Files in groups of *batch into one each, until they are no more than that;
+ * fewer at a time where there are not descriptors enough. Neighbours stay
+ * neighbours. */
+static int merge_groups(const struct poise_sort_options *options, size_t *batch,
+                        struct merged *files, size_t *count)
+{
+    size_t at = 0;
+
+    while (*count > *batch) {
+        size_t some = *count - at < *batch ? *count - at : *batch;
+        int code = some > 1 ? merge_group(options, files + at, some) : 0;
+
+        if (code < 0) {
+            return code;
+        }
+        if (code == TOO_MANY) {
+            *batch = *batch / 2 < 2 ? 2 : *batch / 2;
+            continue;
+        }
+        memmove(files + at + 1, files + at + some,
+                (*count - at - some) * sizeof *files);
+        *count -= some - 1;
+        for (size_t i = *count; i < *count + some - 1; i++) {
+            files[i].fd = -1;
+        }
+        at = at + 1 < *count ? at + 1 : 0;
+    }
+    return 0;
 }
 
 /* The inputs stay open while the output gets its name. */
@@ -372,7 +424,7 @@ static int merge_into(const char *out, const struct merged *files, size_t count,
     sink.fd = poise_output_fd(output);
     code = merge(options, files, count, &sink);
     poise_buf_free(&sink.data);
-    if (code < 0) {
+    if (code != 0) {
         poise_output_abort(output);
         return code;
     }
@@ -383,6 +435,7 @@ int poise_sort_merge(const char *in, const char *out,
                      const struct poise_sort_options *options, unsigned batch)
 {
     size_t all = options->more_count + 1, count = all;
+    size_t most = batch > 1 ? batch : 16;
     struct merged *files = poise_alloc(all, sizeof *files);
     int code = 0;
 
@@ -392,15 +445,14 @@ int poise_sort_merge(const char *in, const char *out,
     for (size_t i = 0; i < all; i++) {
         files[i] = (struct merged){i == 0 ? in : options->more[i - 1], -1};
     }
-    code = merge_groups(options, batch > 1 ? batch : 16, files, &count);
-    if (code == 0) {
-        code = merge_into(out, files, count, options, in);
-    }
-    for (size_t i = 0; i < all; i++) {
-        if (files[i].fd >= 0) {
-            close(files[i].fd);
+    do {
+        code = merge_groups(options, &most, files, &count);
+        if (code == 0) {
+            code = merge_into(out, files, count, options, in);
         }
-    }
+        most = most / 2 < 2 ? 2 : most / 2;
+    } while (code == TOO_MANY);
+    close_merged(files, all);
     free(files);
     return code;
 }

@@ -1,5 +1,5 @@
-"""GNU coreutils' tests of du (tests/du), the shell scripts. Its tests of sort are
-not run: `poise sort IN OUT` sorts files of records and has not its options."""
+"""GNU coreutils' tests of du (tests/du), the shell scripts. Those of sort (tests/misc/sort*)
+are mostly Perl, which wants a built coreutils around it: they are not run from here."""
 
 import os
 

@@ -116,6 +116,15 @@ static bool is_set(const char *name)
     return text && *text;
 }
 
+/* No communicator ever gets trees: what serves calls is not to be changed. */
+#define AFTER_NEVER INT64_MAX
+
+static bool is_never(void)
+{
+    const char *text = getenv("POISE_COLL_AFTER");
+    return text && strcmp(text, "never") == 0;
+}
+
 /* Whether the environment asks for something that may turn out to be wrong. */
 static bool is_asked(void)
 {
@@ -138,8 +147,13 @@ static int read_after(void)
     if (!is_set("POISE_COLL_AFTER") || preload.has_after) {
         return 0;
     }
-    int code =
-        poise_parse_int(getenv("POISE_COLL_AFTER"), 0, AFTER_MOST, &after);
+    int code = 0;
+    if (is_never()) {
+        after = AFTER_NEVER;
+    } else {
+        code =
+            poise_parse_int(getenv("POISE_COLL_AFTER"), 0, AFTER_MOST, &after);
+    }
     if (code == 0) {
         preload.after = (uint64_t)after;
         preload.has_after = true;
@@ -632,7 +646,9 @@ void preload_begin(void)
     if (any[TRACED]) {
         events_begin();
     }
-    struct state *world = any[ASKED] ? note(MPI_COMM_WORLD, &code) : NULL;
+    preload.hopeless = preload.hopeless || preload.after == AFTER_NEVER;
+    struct state *world =
+        any[ASKED] && !preload.hopeless ? note(MPI_COMM_WORLD, &code) : NULL;
     if (world) {
         make(world);
     }

@@ -134,12 +134,14 @@ POISE_API void poise_monitor_add(struct poise_monitor *monitor,
 POISE_API void poise_monitor_lost(struct poise_monitor *monitor,
                                   uint64_t records);
 
-/** Be told of each call when it is complete: its parts, by rank, and the
- * verdict; both until it returns. NULL: nobody. */
-typedef void poise_monitor_call_fn(const struct poise_monitor_span *spans,
-                                   int size,
-                                   const struct poise_monitor_verdict *verdict,
-                                   void *arg);
+/** Be told of each call when it is complete: the operation, which has it
+ * already, its parts, by rank, and the verdict; both until it returns. NULL:
+ * nobody. */
+struct poise_monitor_operation;
+typedef void
+poise_monitor_call_fn(const struct poise_monitor_operation *operation,
+                      const struct poise_monitor_span *spans,
+                      const struct poise_monitor_verdict *verdict, void *arg);
 POISE_API void poise_monitor_on_call(struct poise_monitor *monitor,
                                      poise_monitor_call_fn *tell, void *arg);
 
@@ -192,6 +194,9 @@ struct poise_monitor_operation {
     uint64_t failed;       /**< calls that returned an error on some rank */
     uint64_t uncertain;    /**< calls whose last arrival is in doubt */
     uint64_t causes[POISE_MONITOR_CAUSES];
+    int64_t inside_ns; /**< that ranks were in calls, of all ranks */
+    /** Of each call: its parts, and their sum. A rank that leaves late counts
+     * in its call, while others may be in the next one already. */
     struct poise_monitor_statistic total, arrival, reduce, broadcast;
     struct poise_monitor_rank *ranks;       /**< [size] */
     struct poise_monitor_wrapper *wrappers; /**< [size]; NULL: no hops */

@@ -115,17 +115,17 @@ static void reads_while_it_is_written(void **state)
     assert_int_equal(poise_monitor_reader_poll(reader, false), 0);
     struct rank first = make("live", 0, 2, 7);
     uint64_t now = poise_clock_ticks();
-    call(&first, 1, now, now + 2000000);
+    call(&first, 1, now, now + 1500000);
     assert_int_equal(poise_monitor_reader_poll(reader, false), 0);
     assert_int_equal(calls_of("MPI_Allreduce"), 0);
     struct rank second = make("live", 1, 2, 7);
-    call(&second, 1, now + 1000000, now + 2000001);
+    call(&second, 1, now + 1000000, now + 1500001);
     assert_int_equal(poise_monitor_reader_poll(reader, false), 0);
     assert_int_equal(calls_of("MPI_Allreduce"), 1);
     for (uint64_t i = 2; i < 1000; i++) {
-        call(&first, i, now + i * 3000000, now + i * 3000000 + 2000000);
+        call(&first, i, now + i * 3000000, now + i * 3000000 + 1500000);
         call(&second, i, now + i * 3000000 + 1000000,
-             now + i * 3000000 + 2000001);
+             now + i * 3000000 + 1500001);
         if (i % 90 == 0) {
             assert_int_equal(poise_monitor_reader_poll(reader, false), 0);
             assert_int_equal(calls_of("MPI_Allreduce"), i);

@@ -230,7 +230,7 @@ static void complete(struct poise_monitor *monitor, struct mon_group *group,
             (struct mon_previous){spans[i].sequence, spans[i].left_ns};
     }
     if (monitor->tell) {
-        monitor->tell(spans, group->size, &verdict, monitor->tell_arg);
+        monitor->tell(operation, spans, &verdict, monitor->tell_arg);
     }
 }
 

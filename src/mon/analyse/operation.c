@@ -317,6 +317,7 @@ void mon_operation_add(struct poise_monitor_operation *operation,
     bool failed = false;
     for (int i = 0; i < operation->size; i++) {
         operation->bytes += spans[i].bytes;
+        operation->inside_ns += spans[i].left_ns - spans[i].enter_ns;
         failed = failed || spans[i].code != 0;
     }
     operation->calls++;

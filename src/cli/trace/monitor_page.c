@@ -1,0 +1,292 @@
+/* A monitored run as one page: who waits where, in each operation. */
+#include "monitor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** Operations that have a section, those with the most time, and ranks that a
+ * plot shows, those that cost most. */
+enum { SECTIONS_MOST = 8, RANKS_MOST = 64, NAME_BYTES = 16 };
+
+/* The ranks of an operation that are shown, with their names. */
+struct shown {
+    int count;
+    int ranks[RANKS_MOST];
+    char names[RANKS_MOST][NAME_BYTES];
+    const char *rows[RANKS_MOST];
+};
+
+/* Those with the most lateness, in order of their numbers; of equals the first.
+ */
+static void choose(const struct poise_monitor_operation *operation,
+                   struct shown *out)
+{
+    int64_t bound = -1;
+    out->count = 0;
+    /* Raise the bound until few enough are above it. */
+    for (int above = operation->size; above > RANKS_MOST;) {
+        int64_t next = INT64_MAX;
+        above = 0;
+        for (int i = 0; i < operation->size; i++) {
+            int64_t late = operation->ranks[i].late_sum_ns;
+            next = late > bound && late < next ? late : next;
+        }
+        bound = next;
+        for (int i = 0; i < operation->size; i++) {
+            above += operation->ranks[i].late_sum_ns > bound;
+        }
+    }
+    for (int i = 0; i < operation->size && out->count < RANKS_MOST; i++) {
+        if (operation->ranks[i].late_sum_ns >= bound) {
+            snprintf(out->names[out->count], NAME_BYTES, "rank %d", i);
+            out->rows[out->count] = out->names[out->count];
+            out->ranks[out->count++] = i;
+        }
+    }
+}
+
+/* ---- plots -------------------------------------------------------------- */
+
+static int add_waits(struct poise_page *page,
+                     const struct poise_monitor_operation *operation,
+                     const struct shown *shown)
+{
+    static const char *const series[] = {"waits for later ones",
+                                         "leaves after the first"};
+    double values[RANKS_MOST * 2];
+    for (int i = 0; i < shown->count; i++) {
+        const struct poise_monitor_rank *rank =
+            &operation->ranks[shown->ranks[i]];
+        values[2 * i] = rank->arrival_wait.mean;
+        values[2 * i + 1] = rank->departure_wait.mean;
+    }
+    return poise_page_stacks(
+        page, &(struct poise_stacks){.title = "Waits of a call, mean",
+                                     .x_label = "time",
+                                     .rows = shown->rows,
+                                     .series = series,
+                                     .values = values,
+                                     .row_count = (size_t)shown->count,
+                                     .series_count = 2,
+                                     .unit = POISE_UNIT_NS});
+}
+
+/* The thesis' pathmap: what each place of the tree takes on the way. */
+static int add_places(struct poise_page *page,
+                      const struct poise_monitor_operation *operation,
+                      const struct shown *shown)
+{
+    static const char *const series[] = {"arrival wait", "down", "two-way",
+                                         "up", "departure wait"};
+    double values[RANKS_MOST * 5];
+    if (!operation->wrappers) {
+        return 0;
+    }
+    for (int i = 0; i < shown->count; i++) {
+        const struct poise_monitor_wrapper *wrapper =
+            &operation->wrappers[shown->ranks[i]];
+        values[5 * i] = wrapper->arrival_wait.mean;
+        values[5 * i + 1] = wrapper->down.mean;
+        values[5 * i + 2] = wrapper->two_way.mean;
+        values[5 * i + 3] = wrapper->up.mean;
+        values[5 * i + 4] = wrapper->departure_wait.mean;
+    }
+    return poise_page_stacks(
+        page, &(struct poise_stacks){.title = "Places of the tree, mean",
+                                     .x_label = "time",
+                                     .rows = shown->rows,
+                                     .series = series,
+                                     .values = values,
+                                     .row_count = (size_t)shown->count,
+                                     .series_count = 5,
+                                     .unit = POISE_UNIT_NS});
+}
+
+static int add_split(struct poise_page *page, const struct monitor_run *run)
+{
+    static const char *const series[] = {"arrival", "reduce", "broadcast"};
+    double values[SECTIONS_MOST * 3];
+    const char *rows[SECTIONS_MOST];
+    unsigned count = run->count < SECTIONS_MOST ? run->count : SECTIONS_MOST;
+    for (unsigned i = 0; i < count; i++) {
+        const struct poise_monitor_operation *operation = run->operations[i];
+        rows[i] = operation->name;
+        values[3 * i] = operation->arrival.mean;
+        values[3 * i + 1] = operation->reduce.mean;
+        values[3 * i + 2] = operation->broadcast.mean;
+    }
+    return poise_page_stacks(
+        page, &(struct poise_stacks){.title = "What a call is made of, mean",
+                                     .x_label = "time",
+                                     .rows = rows,
+                                     .series = series,
+                                     .values = values,
+                                     .row_count = count,
+                                     .series_count = 3,
+                                     .unit = POISE_UNIT_NS});
+}
+
+/* ---- tables ------------------------------------------------------------- */
+
+static int add_cells(struct poise_table *table, struct poise_buf *cells,
+                     size_t count)
+{
+    const char *text[8];
+    for (size_t i = 0; i < count; i++) {
+        text[i] = poise_buf_str(&cells[i]);
+    }
+    int code = poise_table_row(table, text);
+    for (size_t i = 0; i < count; i++) {
+        poise_buf_free(&cells[i]);
+    }
+    return code;
+}
+
+static int add_worst(struct poise_page *page,
+                     const struct poise_monitor_operation *operation)
+{
+    static const struct poise_column columns[] = {
+        {"longest calls", POISE_ALIGN_RIGHT}, {"at", POISE_ALIGN_RIGHT},
+        {"time", POISE_ALIGN_RIGHT},          {"arrival", POISE_ALIGN_RIGHT},
+        {"reduce", POISE_ALIGN_RIGHT},        {"broadcast", POISE_ALIGN_RIGHT},
+        {"cause", POISE_ALIGN_LEFT},          {"rank", POISE_ALIGN_RIGHT}};
+    struct poise_table *table;
+    int code = poise_table_create(columns, 8, &table);
+    for (unsigned i = 0; code == 0 && i < operation->worst_count; i++) {
+        const struct poise_monitor_worst *worst = &operation->worst[i];
+        struct poise_buf cells[8] = {0};
+        poise_buf_decimal(&cells[0], worst->sequence);
+        poise_buf_printf(&cells[1], "%.6f s", (double)worst->start_ns / 1e9);
+        poise_human_ns(&cells[2], (uint64_t)worst->total_ns);
+        poise_human_ns(&cells[3], (uint64_t)worst->verdict.arrival_ns);
+        poise_human_ns(&cells[4], (uint64_t)worst->verdict.reduce_ns);
+        poise_human_ns(&cells[5], (uint64_t)worst->verdict.broadcast_ns);
+        poise_buf_puts(&cells[6], monitor_causes[worst->verdict.cause]);
+        poise_buf_printf(&cells[7], "%d", worst->verdict.rank);
+        code = add_cells(table, cells, 8);
+    }
+    if (code == 0) {
+        code = poise_page_table(page, table);
+        poise_table_destroy(table);
+    }
+    return code;
+}
+
+static int add_order(struct poise_page *page,
+                     const struct poise_monitor_operation *operation,
+                     const struct shown *shown)
+{
+    static const struct poise_column columns[] = {
+        {"order of arrival", POISE_ALIGN_LEFT},
+        {"mean place", POISE_ALIGN_RIGHT},
+        {"first", POISE_ALIGN_RIGHT},
+        {"last", POISE_ALIGN_RIGHT},
+        {"late by, mean", POISE_ALIGN_RIGHT},
+        {"at most", POISE_ALIGN_RIGHT},
+        {"blamed", POISE_ALIGN_RIGHT}};
+    struct poise_table *table;
+    int code = poise_table_create(columns, 7, &table);
+    for (int i = 0; code == 0 && i < shown->count; i++) {
+        const struct poise_monitor_rank *rank =
+            &operation->ranks[shown->ranks[i]];
+        struct poise_buf cells[7] = {0};
+        poise_buf_puts(&cells[0], shown->names[i]);
+        poise_buf_printf(&cells[1], "%.2f",
+                         (double)rank->order_sum / (double)operation->calls);
+        poise_human_count(&cells[2], rank->first);
+        poise_human_count(&cells[3], rank->last);
+        poise_human_ns(&cells[4], rank->last
+                                      ? (uint64_t)rank->late_sum_ns / rank->last
+                                      : 0);
+        poise_human_ns(&cells[5], (uint64_t)rank->late_most_ns);
+        poise_human_count(&cells[6], rank->caused);
+        code = add_cells(table, cells, 7);
+    }
+    if (code == 0) {
+        code = poise_page_table(page, table);
+        poise_table_destroy(table);
+    }
+    return code;
+}
+
+/* ---- the page ----------------------------------------------------------- */
+
+static int add_operation(struct poise_page *page,
+                         const struct poise_monitor_operation *operation)
+{
+    struct shown shown;
+    struct poise_buf title = {0}, text = {0};
+    choose(operation, &shown);
+    poise_buf_printf(&title, "%s on %s", operation->name,
+                     operation->group_name);
+    poise_human_count(&text, operation->calls);
+    poise_buf_printf(&text, " calls of %d ranks", operation->size);
+    if (shown.count < operation->size) {
+        poise_buf_printf(&text,
+                         ", of which the %d that were late for longest "
+                         "are shown",
+                         shown.count);
+    }
+    int code =
+        poise_page_section(page, poise_buf_str(&title), poise_buf_str(&text));
+    poise_buf_free(&title);
+    poise_buf_free(&text);
+    if (code == 0) {
+        code = add_order(page, operation, &shown);
+    }
+    if (code == 0) {
+        code = add_waits(page, operation, &shown);
+    }
+    if (code == 0) {
+        code = add_places(page, operation, &shown);
+    }
+    return code == 0 ? add_worst(page, operation) : code;
+}
+
+static int add_figures(struct poise_page *page, const struct monitor_run *run)
+{
+    static const char *const labels[] = {"ranks", "run", "records",
+                                         "records lost", "calls left out"};
+    struct poise_buf values[5] = {0};
+    const char *text[5];
+    poise_human_count(&values[0], (uint64_t)run->source.size);
+    poise_human_ns(&values[1], (uint64_t)run->source.span_ns);
+    poise_human_count(&values[2], run->source.records);
+    poise_human_count(&values[3], run->missing.lost);
+    poise_human_count(&values[4],
+                      run->missing.incomplete + run->missing.mismatched);
+    for (int i = 0; i < 5; i++) {
+        text[i] = poise_buf_str(&values[i]);
+    }
+    int code = poise_page_figures(page, labels, text, 5);
+    for (int i = 0; i < 5; i++) {
+        poise_buf_free(&values[i]);
+    }
+    return code;
+}
+
+int monitor_page(const struct monitor_run *run, struct poise_buf *out)
+{
+    struct poise_page *page;
+    int code =
+        poise_page_create("Collectives of a run",
+                          "poise trace run: where their time went", &page);
+    if (code < 0) {
+        return code;
+    }
+    code = add_figures(page, run);
+    if (code == 0 && run->count > 0) {
+        code = add_split(page, run);
+    }
+    for (unsigned i = 0; code == 0 && i < run->count && i < SECTIONS_MOST;
+         i++) {
+        code = add_operation(page, run->operations[i]);
+    }
+    if (code == 0) {
+        code = poise_page_html(page, out);
+    }
+    poise_page_destroy(page);
+    return code;
+}

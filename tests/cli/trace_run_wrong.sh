@@ -1,0 +1,7 @@
+$POISE trace run
+$POISE trace run --bad mpirun
+$POISE trace run no-such-launcher -n 2 ./prog
+$POISE trace run --mpi none /bin/true
+$POISE trace run /bin/true
+touch there
+$POISE trace run --trace there --mpi ompi /bin/true

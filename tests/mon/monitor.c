@@ -546,6 +546,32 @@ static void lateness_has_its_reason(void **state)
     poise_monitor_destroy(monitor);
 }
 
+static void absurd_times_do_no_harm(void **state)
+{
+    (void)state;
+    static const int64_t absurd[] = {INT64_MIN, -1, 0, INT64_MAX};
+    struct poise_monitor *monitor = make(16, 0);
+    assert_int_equal(poise_monitor_group(monitor, 1, "world", 2), 0);
+    for (uint64_t call = 1; call <= 500; call++) {
+        for (int i = 0; i < 2; i++) {
+            struct poise_monitor_span span =
+                span_of(i, absurd[below(4)], absurd[below(4)]);
+            span.sequence = call;
+            span.has_hop = call % 2;
+            span.parent = i - 1;
+            span.arrived_ns = absurd[below(4)];
+            span.released_ns = absurd[below(4)];
+            poise_monitor_add(monitor, &span);
+        }
+    }
+    const struct poise_monitor_operation *operation =
+        poise_monitor_operation(monitor, 0);
+    assert_int_equal(operation->calls, 500);
+    assert_true(operation->inside_ns > 0);
+    assert_true(operation->ranks[1].late_sum_ns >= 0);
+    poise_monitor_destroy(monitor);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,6 +590,7 @@ int main(void)
         cmocka_unit_test(groups_may_grow),
         cmocka_unit_test(places_of_trees_have_their_latencies),
         cmocka_unit_test(lateness_has_its_reason),
+        cmocka_unit_test(absurd_times_do_no_harm),
     };
     poise_rng_seed(&rng, 19);
     return cmocka_run_group_tests(tests, NULL, NULL);

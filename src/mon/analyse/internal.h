@@ -4,6 +4,10 @@
 
 #include <poise/monitor.h>
 
+/* Times are cut to this, so that none are too far apart to be subtracted: a
+ * file may say anything. */
+#define MON_TIME_MOST (INT64_MAX / 4)
+
 /* An operation of a group. */
 struct mon_operation {
     struct poise_monitor_operation shown;

@@ -257,6 +257,13 @@ static struct poise_monitor_span *parts_of(struct poise_monitor *monitor,
     return parts;
 }
 
+static void cut(int64_t *ns)
+{
+    *ns = *ns > MON_TIME_MOST    ? MON_TIME_MOST
+          : *ns < -MON_TIME_MOST ? -MON_TIME_MOST
+                                 : *ns;
+}
+
 void poise_monitor_add(struct poise_monitor *monitor,
                        const struct poise_monitor_span *span)
 {
@@ -274,6 +281,10 @@ void poise_monitor_add(struct poise_monitor *monitor,
     }
     struct poise_monitor_span *part = &parts[span->rank];
     *part = *span;
+    cut(&part->enter_ns);
+    cut(&part->left_ns);
+    cut(&part->arrived_ns);
+    cut(&part->released_ns);
     if (part->left_ns < part->enter_ns) {
         part->left_ns = part->enter_ns;
     }

@@ -71,6 +71,14 @@ struct poise_monitor_operation *mon_operation_of(struct poise_monitor *monitor,
 
 /* ---- ranks -------------------------------------------------------------- */
 
+/* To a sum, which stays where it is at the most. */
+static void add(int64_t *sum, int64_t ns)
+{
+    if (__builtin_add_overflow(*sum, ns, sum)) {
+        *sum = INT64_MAX;
+    }
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -100,7 +108,7 @@ static void add_late(struct poise_monitor_operation *operation,
     struct poise_monitor_rank *rank = &operation->ranks[last];
     int before = before_last(spans, operation->size, last);
     rank->last++;
-    rank->late_sum_ns += verdict->late_ns;
+    add(&rank->late_sum_ns, verdict->late_ns);
     rank->late_most_ns = verdict->late_ns > rank->late_most_ns
                              ? verdict->late_ns
                              : rank->late_most_ns;
@@ -112,8 +120,8 @@ static void add_late(struct poise_monitor_operation *operation,
     int64_t departure =
         group->previous[last].left_ns - group->previous[before].left_ns;
     departure = departure < 0 ? 0 : least(departure, verdict->late_ns);
-    rank->departure_ns += departure;
-    rank->program_ns += verdict->late_ns - departure;
+    add(&rank->departure_ns, departure);
+    add(&rank->program_ns, verdict->late_ns - departure);
 }
 
 static int compare_times(const void *left, const void *right)
@@ -155,7 +163,7 @@ static void add_ranks(struct poise_monitor_operation *operation,
                       const struct poise_monitor_verdict *verdict)
 {
     int64_t came =
-        verdict->last < 0 ? INT64_MIN : spans[verdict->last].enter_ns;
+        verdict->last < 0 ? -MON_TIME_MOST : spans[verdict->last].enter_ns;
     int64_t left = INT64_MAX;
     for (int i = 0; i < operation->size; i++) {
         left = least(left, spans[i].left_ns);
@@ -317,7 +325,7 @@ void mon_operation_add(struct poise_monitor_operation *operation,
     bool failed = false;
     for (int i = 0; i < operation->size; i++) {
         operation->bytes += spans[i].bytes;
-        operation->inside_ns += spans[i].left_ns - spans[i].enter_ns;
+        add(&operation->inside_ns, spans[i].left_ns - spans[i].enter_ns);
         failed = failed || spans[i].code != 0;
     }
     operation->calls++;

@@ -20,8 +20,11 @@ int64_t collect_ns(const struct collect_clock *clock, uint64_t ticks,
     }
     *error_ns = 0;
     __extension__ typedef __int128 wide;
-    wide since = (wide)ticks - (wide)clock->start_ticks;
-    return (int64_t)(since * 1000000000 / (wide)clock->tick_hz);
+    wide since = ((wide)ticks - (wide)clock->start_ticks) * 1000000000 /
+                 (wide)clock->tick_hz;
+    return since > INT64_MAX   ? INT64_MAX
+           : since < INT64_MIN ? INT64_MIN
+                               : (int64_t)since;
 }
 
 /* ---- what a record is of ------------------------------------------------ */

@@ -439,9 +439,11 @@ void poise_monitor_reader_source(const struct poise_monitor_reader *reader,
     };
     out->files = count_files(reader, &foreign);
     out->one_clock = !foreign;
-    out->span_ns = reader->last_ns > reader->first_ns
-                       ? reader->last_ns - reader->first_ns
-                       : 0;
+    if (reader->last_ns > reader->first_ns &&
+        __builtin_sub_overflow(reader->last_ns, reader->first_ns,
+                               &out->span_ns)) {
+        out->span_ns = INT64_MAX;
+    }
     for (int i = 0; i < reader->size; i++) {
         const struct file *file = &reader->files[i];
         struct poise_trace_info info;

@@ -202,11 +202,20 @@ int monitor_start(char **line, const char *mpi, const char *trace,
     return status;
 }
 
+/* What a terminal interrupts it interrupts with all that belongs to it. */
+static bool is_in_front(void)
+{
+    return tcgetpgrp(STDIN_FILENO) == getpgrp() ||
+           tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
 void monitor_look(struct monitor_child *child)
 {
     int status;
     if (cli_interrupted) {
-        kill(child->pid, cli_interrupted);
+        if (!child->ended && !(cli_interrupted == SIGINT && is_in_front())) {
+            kill(child->pid, cli_interrupted);
+        }
         cli_interrupted = 0;
     }
     if (!child->ended && waitpid(child->pid, &status, WNOHANG) == child->pid) {

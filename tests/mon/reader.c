@@ -272,6 +272,16 @@ static void files_must_be_of_one_session(void **state)
     unlink(first.path);
 }
 
+static void a_size_that_none_has_is_refused(void **state)
+{
+    (void)state;
+    struct rank first = make("huge", 0, INT32_MAX, 7);
+    begin(first.path);
+    assert_int_equal(poise_monitor_reader_poll(reader, false), -EINVAL);
+    leave();
+    end(&first);
+}
+
 /* POISE_TRACE_CLOCK makes this another host's; nobody compared the clocks. */
 static void other_clocks_are_waited_for_and_doubted(void **state)
 {
@@ -317,6 +327,7 @@ int main(void)
         cmocka_unit_test(hops_belong_to_the_call_around_them),
         cmocka_unit_test(a_collector_that_is_gone_is_counted),
         cmocka_unit_test(files_must_be_of_one_session),
+        cmocka_unit_test(a_size_that_none_has_is_refused),
         cmocka_unit_test(other_clocks_are_waited_for_and_doubted),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -17,6 +17,9 @@
 
 enum { BATCH = 64, POLL_MOST = 100000 };
 
+/* More ranks than this are no job, but a damaged file. */
+enum { RANKS_MOST = 1 << 20 };
+
 /* A ring, and what was copied of it but not yet taken. */
 struct ring {
     unsigned file;
@@ -183,6 +186,12 @@ static int open_first(struct poise_monitor_reader *reader, bool final)
         poise_trace_close(view);
         return poise_error_set(EINVAL, "read trace", reader->path,
                                "it is not that of rank 0");
+    }
+    if (info.size > RANKS_MOST) {
+        int size = info.size;
+        poise_trace_close(view);
+        return poise_error_set(EINVAL, "read trace", reader->path,
+                               "it says that there are %d ranks", size);
     }
     code = make_files(reader, info.size);
     if (code < 0) {

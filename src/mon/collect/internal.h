@@ -5,11 +5,14 @@
 #include <poise/monitor.h>
 #include <poise/trace_session.h>
 
+enum { COLLECT_SHIFT = 60 };
+
 /* Ticks of one file as times. */
 struct collect_clock {
     const struct poise_trace_session *session; /* NULL: linear */
     unsigned file;                             /* of the session */
     uint64_t start_ticks, tick_hz;
+    uint64_t scale;  /* ns of a tick x 2^COLLECT_SHIFT; 0: too many for it */
     uint32_t number; /* alike: the same clock */
 };
 
@@ -50,6 +53,7 @@ void collect_join_add(struct collect_join *join, struct collect_places *places,
 void collect_join_end(struct collect_join *join, struct collect_places *places,
                       const struct collect_clock *clock);
 
+uint64_t collect_scale(uint64_t tick_hz);
 int64_t collect_ns(const struct collect_clock *clock, uint64_t ticks,
                    uint64_t *error_ns);
 

@@ -9,6 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 
+__extension__ typedef __int128 wide;
+
+/* A division of 128 bits takes longer than all else that is done to a time. */
+uint64_t collect_scale(uint64_t tick_hz)
+{
+    wide scale = ((wide)1000000000 << COLLECT_SHIFT) / (wide)tick_hz;
+    return scale <= INT64_MAX ? (uint64_t)scale : 0;
+}
+
 int64_t collect_ns(const struct collect_clock *clock, uint64_t ticks,
                    uint64_t *error_ns)
 {
@@ -19,9 +28,9 @@ int64_t collect_ns(const struct collect_clock *clock, uint64_t ticks,
         return ns;
     }
     *error_ns = 0;
-    __extension__ typedef __int128 wide;
-    wide since = ((wide)ticks - (wide)clock->start_ticks) * 1000000000 /
-                 (wide)clock->tick_hz;
+    wide since = (wide)ticks - (wide)clock->start_ticks;
+    since = clock->scale ? since * (wide)clock->scale >> COLLECT_SHIFT
+                         : since * 1000000000 / (wide)clock->tick_hz;
     return since > INT64_MAX   ? INT64_MAX
            : since < INT64_MIN ? INT64_MIN
                                : (int64_t)since;

@@ -159,6 +159,7 @@ static int use_view(struct poise_monitor_reader *reader, int rank,
     file->clock = (struct collect_clock){
         .start_ticks = first->info.start_ticks,
         .tick_hz = first->info.tick_hz,
+        .scale = collect_scale(first->info.tick_hz),
     };
     *file->places = (struct collect_places){
         .monitor = reader->monitor,

@@ -22,7 +22,7 @@ struct ordered_level {
     size_t at;                /* the next entry of it */
     struct walk_place *place; /* what is read ahead below it; NULL: nothing */
     struct statx *stats;      /* [listing.count], read ahead; NULL: none */
-    uint64_t changes;         /* that stats know of */
+    uint64_t changes;         /* that stats and listing know of */
 };
 
 struct ordered {
@@ -113,6 +113,7 @@ static int level_begin(struct ordered *o, struct ordered_level *level)
 {
     uint64_t start = poise_clock_ticks();
     int code = 0;
+    level->changes = o->w->walk->changes;
     int fd = level_open(o, level, &code);
     if (fd < 0) {
         return code;
@@ -162,6 +163,7 @@ static int ordered_continue(struct ordered *o, struct ordered_level *level)
     level->place = NULL;
     free(level->stats);
     level->stats = NULL;
+    level->changes = w->walk->changes;
     int pinned = walk_fd_pin(fds, level->dir, &w->chain);
     int fd = pinned < 0 ? pinned : walk_fd_again(fds, pinned);
     if (pinned >= 0) {
@@ -242,6 +244,10 @@ static int ordered_entry(struct ordered *o, struct ordered_level *level)
     if (level->stats && level->changes == w->walk->changes) {
         view.stx = &level->stats[at];
         view.ready = level->stats[at].stx_mask;
+    } else if (d->d_type == DT_DIR && level->changes != w->walk->changes &&
+               walk_view_stat(&view, STATX_TYPE) == 0) {
+        /* What was a directory may be a link by now: GNU find looks, too. */
+        view.entry.type = walk_type_of(view.stx->stx_mode);
     }
     int code = walk_prepare(&view, d->d_type);
     if (code == 0) {

@@ -22,12 +22,20 @@ if sys.argv[1] == "serve":
     while True:
         data, who = s.recvfrom(2000)
         s.sendto(data, who)
-least = 9.0
-for i in range(3):
+least, left = 9.0, 3
+s.settimeout(2)
+for i in range(60):  # a datagram may be lost: a buffer is full, a host not up
     began = time.perf_counter()
-    s.sendto(b"12345678", (sys.argv[1], 9999))
-    s.recv(100)
+    s.sendto(b"%8d" % i, (sys.argv[1], 9999))
+    try:
+        while s.recv(100) != b"%8d" % i:
+            pass
+    except TimeoutError:
+        continue
     least = min(least, time.perf_counter() - began)
+    left -= 1
+    if left == 0:
+        break
 print(least)
 """
 

@@ -93,7 +93,7 @@ link near far 1ms 100Mbit
 """
 
 # Tests at a time: each waits for most of its time.
-AT_A_TIME = 8
+AT_A_TIME = 4
 
 LATE = """#include <mpi.h>
 #include <stdio.h>

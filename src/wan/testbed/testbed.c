@@ -46,8 +46,9 @@ static const char *const files[] = {"state",  "counts",        "hosts",
                                     "log",    "lock"};
 enum { FILES = sizeof files / sizeof *files };
 
-/** How long a killed gateway may take to be gone. */
-#define DOWN_TIMEOUT_NS UINT64_C(5000000000)
+/* How long a killed gateway may take to be gone: what is killed ends, but on a
+ * busy machine the kernel needs seconds to take apart the networks of many. */
+#define DOWN_TIMEOUT_NS UINT64_C(60000000000)
 
 /* ---- the folder --------------------------------------------------------- */
 

@@ -36,7 +36,7 @@ struct capture_head {
 /** More than a socket holds. */
 #define CAPTURE_AFTER 4096
 
-static int control_address(const char *path, struct sockaddr_un *out)
+int wan_socket_address(const char *path, struct sockaddr_un *out)
 {
     memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
@@ -53,7 +53,7 @@ static int control_address(const char *path, struct sockaddr_un *out)
 int wan_control_listen(const char *path)
 {
     struct sockaddr_un address;
-    int code = control_address(path, &address);
+    int code = wan_socket_address(path, &address);
     if (code < 0) {
         return code;
     }
@@ -216,7 +216,7 @@ static int ask(const struct poise_wan_testbed *testbed, const char *request,
     poise_buf_printf(&path, "%s/" WAN_CONTROL, testbed->folder);
     int code = path.error;
     if (code == 0) {
-        code = control_address(poise_buf_str(&path), &address);
+        code = wan_socket_address(poise_buf_str(&path), &address);
     }
     poise_buf_free(&path);
     if (code < 0) {

@@ -32,6 +32,9 @@ struct wan_control {
     } askers[WAN_ASKERS];
     unsigned char *buffer; /* [2 * WAN_SEGMENT_BYTES], borrowed */
 };
+struct sockaddr_un;
+/** The address of the socket at `path`. -ENAMETOOLONG. */
+int wan_socket_address(const char *path, struct sockaddr_un *out);
 /** Listen; its descriptor, non-blocking. */
 int wan_control_listen(const char *path);
 /** Someone came: the number of the asker, whose fd is to be watched; or -1. */

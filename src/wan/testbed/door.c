@@ -13,6 +13,8 @@
  */
 #include <poise/wan.h>
 
+#include "wan/gateway/gateway.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -41,17 +43,6 @@ struct request {
     size_t len;
     int files[3];
 };
-
-static int door_address(const char *path, struct sockaddr_un *out)
-{
-    memset(out, 0, sizeof *out);
-    out->sun_family = AF_UNIX;
-    if (strlen(path) >= sizeof out->sun_path) {
-        return poise_error_set(ENAMETOOLONG, "make socket", path, NULL);
-    }
-    memcpy(out->sun_path, path, strlen(path));
-    return 0;
-}
 
 /* ---- outside ------------------------------------------------------------ */
 
@@ -204,7 +195,7 @@ int poise_wan_door_open(const struct poise_wan_testbed *testbed,
                         const char *path, int64_t *door)
 {
     struct sockaddr_un address;
-    int code = door_address(path, &address);
+    int code = wan_socket_address(path, &address);
     if (code < 0) {
         return code;
     }
@@ -247,7 +238,7 @@ int poise_wan_door_ask(const char *path, const char *host, char *const *argv,
     int files[3] = {0, 1, 2};
     char room[CMSG_SPACE(sizeof files)] = {0};
     uint32_t answer = 0;
-    int code = door_address(path, &address);
+    int code = wan_socket_address(path, &address);
     poise_buf_append(&words, host, strlen(host) + 1);
     size_t count = 1;
     for (; argv[count - 1]; count++) {

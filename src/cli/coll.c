@@ -77,25 +77,6 @@ enum { CANNOT_RUN = 126, NOT_FOUND = 127 };
 
 /* ---- the program -------------------------------------------------------- */
 
-/* Where a program is that is called without a path: as execvp does. */
-static bool find_program(const char *name, char path[PATH_MAX])
-{
-    const char *from = getenv("PATH");
-    if (strchr(name, '/')) {
-        snprintf(path, PATH_MAX, "%s", name);
-        return access(path, F_OK) == 0;
-    }
-    while (from && *from) {
-        size_t len = strcspn(from, ":");
-        snprintf(path, PATH_MAX, "%.*s/%s", (int)len, from, name);
-        if (access(path, X_OK) == 0) {
-            return true;
-        }
-        from += len + (from[len] != '\0');
-    }
-    return false;
-}
-
 /* Whether it is a program of this machine's kind without a dynamic linker:
  * preloads are what that one loads. */
 static bool is_static(const char *path)
@@ -167,7 +148,7 @@ static int run(const struct values *values, char **argv)
     char program[PATH_MAX];
     struct poise_buf preload = {0};
     const char *mpi = values->mpi ? values->mpi : launched_by();
-    if (!find_program(argv[0], program)) {
+    if (!cli_find_program(argv[0], program)) {
         cli_say("coll", "there is no program '%s'", argv[0]);
         return NOT_FOUND;
     }

@@ -9,6 +9,7 @@
 #include <poise/core.h>
 #include <poise/report.h>
 
+#include <limits.h>
 #include <signal.h>
 
 /** Exit codes, the same on every rank. */
@@ -162,6 +163,9 @@ void cli_catch_signals(void);
 int cli_preload_find(const char *name, struct poise_buf *out);
 /** Append those that LD_PRELOAD names already, to stand behind ours. */
 void cli_preload_others(struct poise_buf *out);
+/** Where a program is that is called without a path: as execvp does. False:
+ * there is none. */
+bool cli_find_program(const char *name, char path[PATH_MAX]);
 
 /* ---- options that several commands share -------------------------------- */
 

@@ -1,4 +1,5 @@
-/* Preloads: where ours are, and the list of all that a program loads. */
+/* Preloads: where ours are, the list of all that a program loads, and where it
+ * is. */
 #include "common.h"
 
 #include <poise/comm.h>
@@ -6,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,4 +41,22 @@ void cli_preload_others(struct poise_buf *out)
     if (others && *others) {
         poise_buf_printf(out, ":%s", others);
     }
+}
+
+bool cli_find_program(const char *name, char path[PATH_MAX])
+{
+    const char *from = getenv("PATH");
+    if (strchr(name, '/')) {
+        snprintf(path, PATH_MAX, "%s", name);
+        return access(path, F_OK) == 0;
+    }
+    while (from && *from) {
+        size_t len = strcspn(from, ":");
+        snprintf(path, PATH_MAX, "%.*s/%s", (int)len, from, name);
+        if (access(path, X_OK) == 0) {
+            return true;
+        }
+        from += len + (from[len] != '\0');
+    }
+    return false;
 }

@@ -29,25 +29,6 @@ struct variables {
     const char *value;
 };
 
-/* Where a program is that is called without a path. */
-static bool find_program(const char *name, char path[PATH_MAX])
-{
-    const char *from = getenv("PATH");
-    if (strchr(name, '/')) {
-        snprintf(path, PATH_MAX, "%s", name);
-        return access(path, X_OK) == 0;
-    }
-    while (from && *from) {
-        size_t len = strcspn(from, ":");
-        snprintf(path, PATH_MAX, "%.*s/%s", (int)len, from, name);
-        if (access(path, X_OK) == 0) {
-            return true;
-        }
-        from += len + (from[len] != '\0');
-    }
-    return false;
-}
-
 /* Whose launcher it is, by the name of its file; NULL: nobody's. */
 static const char *whose(const char *path)
 {
@@ -186,7 +167,7 @@ int monitor_start(char **line, const char *mpi, const char *trace,
     char path[PATH_MAX];
     struct poise_buf preload = {0};
     *out = (struct monitor_child){0};
-    if (!find_program(line[0], path)) {
+    if (!cli_find_program(line[0], path)) {
         cli_say("trace run", "there is no program '%s'", line[0]);
         return NOT_FOUND;
     }

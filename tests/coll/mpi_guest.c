@@ -3,7 +3,7 @@
  * prints what it sees, which must be the same with a preload and without.
  *
  * usage: mpi_guest wrong|threads|attributes|dead RANK|sub|ends|
- *                  calls [BYTES]|large
+ *                  calls [BYTES [serial]]|large
  *   wrong       calls with arguments that are wrong: which error classes there
  *               are, and how often the program's error handler was called
  *   threads     twelve threads, each with a communicator of its own
@@ -12,13 +12,15 @@
  *   sub         allreduces on parts of the world
  *   ends        communicators that are freed in another order on each rank, by
  *               several threads
- *   calls       forty allreduces on one communicator
- *   large       more than 2 GiB in one message, in plain and derived types
+ *   calls       forty allreduces on one communicator; serial: says that no
+ * other thread calls MPI large       more than 2 GiB in one message, in plain
+ * and derived types
  */
 #include <mpi.h>
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -474,7 +476,10 @@ int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
     int given = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given);
+    bool serial = argc > 3 && strcmp(argv[3], "serial") == 0;
+    MPI_Init_thread(&argc, &argv,
+                    serial ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE,
+                    &given);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (strcmp(how, "wrong") == 0) {

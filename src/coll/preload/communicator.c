@@ -89,7 +89,8 @@ static struct {
     uint64_t ended;                 /* __atomic: how often one was freed */
     uint64_t after;                 /* see UNIT_BYTES; the same on all ranks */
     bool hopeless;                  /* no communicator can have trees */
-    MPI_Comm quiet; /* under lock; MPI_COMM_NULL: not made yet */
+    bool world_only; /* unless asked: see is_unsafe; the same on all ranks */
+    MPI_Comm quiet;  /* under lock; MPI_COMM_NULL: not made yet */
     bool has_quiet;
     bool begun;    /* __atomic: MPI runs */
     bool over;     /* it is about to end */
@@ -537,7 +538,10 @@ bool preload_sit(enum entry entry, MPI_Comm comm, struct seat *out)
  * order on all ranks, and so is what they are counted by. */
 static bool is_due(struct state *state, uint64_t bytes)
 {
-    if (state->comm == MPI_COMM_WORLD || state->spent >= preload.after) {
+    if (state->comm == MPI_COMM_WORLD || preload.world_only) {
+        return state->comm == MPI_COMM_WORLD;
+    }
+    if (state->spent >= preload.after) {
         return true;
     }
     state->spent += 1 + bytes / UNIT_BYTES;
@@ -623,15 +627,42 @@ static uint64_t host_hash(void)
     return poise_hash_bytes(name, strlen(name), 0) >> 2; /* as a signed one */
 }
 
+/*
+ * Whether several threads may make communicators at once, and the library may
+ * hang then: Open MPI 4.1.4 does where groups overlap (four threads that each
+ * call MPI_Comm_create_group and MPI_Comm_dup: 5 of 5 runs of four ranks).
+ * Trees are made of communicators, by whichever thread calls.
+ */
+static bool is_unsafe(void)
+{
+#if defined(OPEN_MPI)
+    int level = MPI_THREAD_SINGLE;
+    return PMPI_Query_thread(&level) == MPI_SUCCESS &&
+           level == MPI_THREAD_MULTIPLE;
+#else
+    return false;
+#endif
+}
+
 void preload_begin(void)
 {
-    enum { ASKED, HAS_FILE, AFTER, HAS_SITES, HOST, NOT_HOST, TRACED, FACTS };
+    enum {
+        ASKED,
+        HAS_FILE,
+        AFTER,
+        HAS_SITES,
+        HOST,
+        NOT_HOST,
+        TRACED,
+        UNSAFE,
+        FACTS
+    };
     uint64_t host = host_hash();
     bool sites = is_set("POISE_SITES") || is_set("POISE_TOPOLOGY");
     long long any[FACTS],
-        mine[FACTS] = {is_asked(),     is_file(),       -1,
-                       sites,          (long long)host, -(long long)host,
-                       events_wanted()};
+        mine[FACTS] = {is_asked(),      is_file(),       -1,
+                       sites,           (long long)host, -(long long)host,
+                       events_wanted(), is_unsafe()};
     int code = MPI_SUCCESS;
     /* What is wrong with it is said below, by all. */
     if (read_limit() == 0 && preload.has_after) {
@@ -639,6 +670,7 @@ void preload_begin(void)
     }
     PMPI_Allreduce(mine, any, FACTS, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
     preload.has_file = any[HAS_FILE];
+    preload.world_only = any[UNSAFE] && any[AFTER] < 0;
     preload.after = any[AFTER] >= 0 ? (uint64_t)any[AFTER]
                     : any[HAS_SITES] || any[HOST] != -any[NOT_HOST]
                         ? AFTER_FAR

@@ -81,9 +81,10 @@ struct copy {
     unsigned worker_count;
     /* links.c, all under the lock */
     pthread_mutex_t lock;
-    int links_fd;    /* the folder of links; -1: not opened */
-    int deferred_fd; /* names that are linked after the walk; -1: none */
-    uint64_t tags;   /* __atomic: given to directories so far */
+    int links_fd;         /* the folder of links; -1: not opened */
+    int deferred_fd;      /* names that are linked after the walk; -1: none */
+    uint64_t deferred_at; /* of that file: so far they are linked */
+    uint64_t tags;        /* __atomic: given to directories so far */
     struct poise_buf deferred;     /* not yet in that file */
     struct poise_copy_counts late; /* after the walk */
     char *refused;                 /* an example */
@@ -121,8 +122,8 @@ int copy_report(struct poise_worker *worker, const struct poise_error *err,
 
 /* ---- undone.c ----------------------------------------------------------- */
 
-/** After a walk that ended early: fill result->undone. */
-int copy_undone(const struct copy *copy, struct poise_copy_result *result);
+/** After a walk that ended early: fill result->undone. Collective. */
+int copy_undone(struct copy *copy, struct poise_copy_result *result);
 
 /* ---- visit.c ------------------------------------------------------------ */
 
@@ -198,6 +199,18 @@ int copy_link(struct copy_worker *w, struct poise_walk_entry *entry,
 /** Its copy is whole at this place: others can be linked to it. */
 int copy_link_add(struct copy_worker *w, const struct copy_place *place,
                   const struct statx *stx);
+/** A name that was met while its file was being copied. */
+struct copy_note {
+    uint64_t root;
+    char *link; /* the folder's name of the file */
+    char *path; /* below the root; "": it is the root */
+};
+/** The names that this rank noted and did not link yet, in turn: until `each`
+ * says other than 0, which is returned, or an error. Local. */
+int copy_links_each(struct copy *copy,
+                    int (*each)(struct copy *copy, const struct copy_note *note,
+                                void *arg),
+                    void *arg);
 /** After the walk: link what was noted, if the walk came to its end (`whole`),
  * and remove the folder. Collective; agrees on the code. */
 int copy_links_finish(struct copy *copy, bool whole);

@@ -209,32 +209,35 @@ static void set_times_again(const char *source, const char *path, size_t len,
     }
 }
 
-static int link_one(struct copy *copy, struct poise_reader *note)
+static int read_note(const struct copy *copy, struct poise_reader *in,
+                     struct copy_note *note)
 {
-    struct entry_taken taken = {.ask = finish_ask};
-    uint64_t root = poise_reader_varint(note);
     size_t link_len = 0, len = 0;
-    const char *link_text = poise_reader_blob(note, &link_len);
-    const char *path_text = poise_reader_blob(note, &len);
-    char *link, *path;
-    const char *name = NULL;
-    int code = -ENOMEM, dirfd = -1;
+    const char *link, *path;
 
-    if (note->error || root >= copy->plan.count) {
+    note->root = poise_reader_varint(in);
+    link = poise_reader_blob(in, &link_len);
+    path = poise_reader_blob(in, &len);
+    if (in->error || note->root >= copy->plan.count) {
         return poise_error_set(EBADMSG, "read", "notes of links", NULL);
     }
-    link = strndup(link_text, link_len);
-    path = strndup(path_text, len);
-    if (link && path) {
-        code = dirfd =
-            len > 0 ? open_dir_of(copy->plan.places[root], path, len, &name)
-                    : AT_FDCWD;
-        name = len > 0 ? name : copy->plan.places[root];
-    }
-    if (code >= 0 || code == AT_FDCWD) {
-        code = entry_make_link(copy->links_fd, link, dirfd, name, &taken);
+    note->link = strndup(link, link_len);
+    note->path = strndup(path, len);
+    return note->link && note->path ? 0 : -ENOMEM;
+}
+
+static int link_one(struct copy *copy, const struct copy_note *note)
+{
+    struct entry_taken taken = {.ask = finish_ask};
+    const char *place = copy->plan.places[note->root], *name = place;
+    size_t len = strlen(note->path);
+    int dirfd = len > 0 ? open_dir_of(place, note->path, len, &name) : AT_FDCWD;
+    int code = dirfd;
+
+    if (dirfd >= 0 || dirfd == AT_FDCWD) {
+        code = entry_make_link(copy->links_fd, note->link, dirfd, name, &taken);
         if (code == -ENOENT || code == -EISDIR) {
-            code = poise_error_set(-code, "link", path,
+            code = poise_error_set(-code, "link", note->path,
                                    code == -ENOENT
                                        ? "the file could not be copied under "
                                          "another of its names"
@@ -243,13 +246,12 @@ static int link_one(struct copy *copy, struct poise_reader *note)
         copy->late.hard_links += code > 0;
     }
     if (code > 0 && len > 0) {
-        set_times_again(copy->options->walk.roots[root], path, len, dirfd);
+        set_times_again(copy->options->walk.roots[note->root], note->path, len,
+                        dirfd);
     }
     if (dirfd >= 0) {
         close(dirfd);
     }
-    free(link);
-    free(path);
     return code;
 }
 
@@ -259,18 +261,20 @@ static void fail_late(struct copy *copy)
     copy_report(NULL, poise_error_last(), copy);
 }
 
-/* All notes of this rank. */
-static int link_noted(struct copy *copy)
+int copy_links_each(struct copy *copy,
+                    int (*each)(struct copy *copy, const struct copy_note *note,
+                                void *arg),
+                    void *arg)
 {
-    struct poise_buf note = {0};
-    uint64_t at = 0;
+    struct poise_buf bytes = {0};
     int code = copy->deferred.len > 0 ? flush(copy) : 0;
 
     while (code == 0 && copy->deferred_fd >= 0) {
         unsigned char head[8];
-        ssize_t got = poise_file_pread(copy->deferred_fd, head, sizeof head, at,
-                                       "notes of links");
+        ssize_t got = poise_file_pread(copy->deferred_fd, head, sizeof head,
+                                       copy->deferred_at, "notes of links");
         size_t len = got == sizeof head ? (size_t)poise_get_u64(head) : 0;
+        struct copy_note note = {0};
         struct poise_reader in;
         char *room;
 
@@ -278,23 +282,36 @@ static int link_noted(struct copy *copy)
             code = (int)got;
             break;
         }
-        poise_buf_reset(&note);
-        room = poise_buf_reserve(&note, len);
+        poise_buf_reset(&bytes);
+        room = poise_buf_reserve(&bytes, len);
         got = room ? poise_file_pread(copy->deferred_fd, room, len,
-                                      at + sizeof head, "notes of links")
+                                      copy->deferred_at + sizeof head,
+                                      "notes of links")
                    : -ENOMEM;
-        if (got < 0) {
-            code = (int)got;
-            break;
-        }
-        in = poise_reader_of(room, len);
-        if (link_one(copy, &in) < 0) {
-            fail_late(copy);
-        }
-        at += sizeof head + len;
+        in = poise_reader_of(room, got < 0 ? 0 : len);
+        code = got < 0 ? (int)got : read_note(copy, &in, &note);
+        code = code < 0 ? code : each(copy, &note, arg);
+        free(note.link);
+        free(note.path);
+        copy->deferred_at += code == 0 ? sizeof head + len : 0;
     }
-    poise_buf_free(&note);
+    poise_buf_free(&bytes);
     return code;
+}
+
+static int link_noted(struct copy *copy, const struct copy_note *note,
+                      void *arg)
+{
+    const volatile int *interrupt = copy->options->walk.pool.interrupt;
+
+    (void)arg;
+    if (interrupt && *interrupt) {
+        return -EINTR;
+    }
+    if (link_one(copy, note) < 0) {
+        fail_late(copy);
+    }
+    return 0;
 }
 
 /* The folder goes, and the directory that it was in has its times again. */
@@ -327,10 +344,12 @@ static int agree(const struct copy *copy, int code)
 int copy_links_finish(struct copy *copy, bool whole)
 {
     uint64_t used = copy->links_fd >= 0;
-    int code = agree(copy, whole ? link_noted(copy) : 0);
+    int code = agree(copy, whole ? copy_links_each(copy, link_noted, NULL) : 0);
 
-    if (copy->world && code == 0) {
-        code = poise_world_reduce(copy->world, POISE_MAX, &used, 1);
+    if (copy->world) {
+        int known = poise_world_reduce(copy->world, POISE_MAX, &used, 1);
+
+        code = code == 0 ? known : code;
     }
     if (used && copy->rank == 0) {
         int removed = remove_folder(copy);

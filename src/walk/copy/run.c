@@ -456,7 +456,7 @@ static int conclude(struct copy *copy, int code,
     if (summed == 0) {
         summed = agree(copy, gather_messages(copy, result));
     }
-    if (is_cut_off(code) && !dry && !copy->options->filter && copy->rank == 0) {
+    if (is_cut_off(code) && !dry && !copy->options->filter) {
         (void)copy_undone(copy, result); /* the code says that there is more */
     }
     return code == 0 ? summed : code;

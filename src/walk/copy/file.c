@@ -205,7 +205,15 @@ static int copy_opened(struct copy_worker *w, struct poise_walk_entry *entry,
     return copy_whole(w, entry, source, place);
 }
 
-/* Whether what is there can stay: 1, or 0; an error was reported. */
+/* It failed: what copy_file is to return, or -ECANCELED for 0. */
+static int failed(struct copy_worker *w, struct poise_walk_entry *entry,
+                  int code)
+{
+    code = copy_failed(w, entry, code);
+    return code < 0 ? code : -ECANCELED;
+}
+
+/* Whether what is there can stay: 1, or 0; negative: as above. */
 static int is_there(struct copy_worker *w, struct poise_walk_entry *entry,
                     const struct copy_place *place, struct stat *there)
 {
@@ -216,23 +224,19 @@ static int is_there(struct copy_worker *w, struct poise_walk_entry *entry,
         fstatat(place->fd, place->name, there, AT_SYMLINK_NOFOLLOW) != 0) {
         return 0;
     }
-    code = poise_walk_stat(entry, STATX_BASIC_STATS, &stx);
-    if (code < 0) {
-        return code;
+    if (poise_walk_stat(entry, STATX_BASIC_STATS, &stx) < 0) {
+        return -ECANCELED; /* counted and reported by the walk */
     }
     if (!copy_is_done(w->copy, stx, there)) {
         return 0;
     }
-    if (stx->stx_nlink > 1 && !w->copy->options->dry) {
+    code = copy_clash(w, place->fd, place->name, there);
+    if (code == 0 && stx->stx_nlink > 1 && !w->copy->options->dry) {
         /* It stays if it is the first of them, or a name of that. */
-        int link = copy_link(w, entry, place, stx);
-
-        if (link == COPY_LINK_FIRST) {
-            link = copy_link_add(w, place, stx);
-        }
-        return link < 0 ? copy_failed(w, entry, link) : 1;
+        code = copy_link(w, entry, place, stx);
+        code = code == COPY_LINK_FIRST ? copy_link_add(w, place, stx) : code;
     }
-    return 1;
+    return code < 0 ? failed(w, entry, code) : 1;
 }
 
 static int say_dry(struct copy_worker *w, struct poise_walk_entry *entry,
@@ -255,7 +259,7 @@ int copy_file(struct copy_worker *w, struct poise_walk_entry *entry,
     int from, code = place->name ? is_there(w, entry, place, &there) : 0;
 
     if (code != 0) {
-        return code < 0 ? 0 : skip(w, entry, place);
+        return code == -ECANCELED ? 0 : code < 0 ? code : skip(w, entry, place);
     }
     if (w->copy->options->dry) {
         return say_dry(w, entry, place);

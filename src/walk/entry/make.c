@@ -482,6 +482,14 @@ static bool is_same(int from_dirfd, const char *from, int dirfd,
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+/* It is still there where nothing could be made of it, and where its inode had
+ * the name already, which is_same does not see if a file system has an inode
+ * for each spelling of a name. */
+static void drop_link(int dirfd, const char *temporary)
+{
+    (void)!unlinkat(dirfd, temporary, 0);
+}
+
 int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
                          const char *name, bool replace)
 {
@@ -503,9 +511,7 @@ int poise_walk_make_link(int from_dirfd, const char *from, int dirfd,
         return failed("link", name);
     }
     code = make_in_place(dirfd, temporary, name, replace);
-    if (code < 0) {
-        unlinkat(dirfd, temporary, 0);
-    }
+    drop_link(dirfd, temporary);
     return code < 0 ? code : 1;
 }
 
@@ -530,9 +536,7 @@ int entry_make_link(int from_dirfd, const char *from, int dirfd,
         return failed("link", name);
     }
     code = make_placed(dirfd, temporary, name, taken, &replaced);
-    if (code < 0) {
-        unlinkat(dirfd, temporary, 0);
-    }
+    drop_link(dirfd, temporary);
     return code < 0 ? code : 1;
 }
 

@@ -18,7 +18,7 @@
 #ifndef POISE_MONITOR_H
 #define POISE_MONITOR_H
 
-#include <poise/core.h>
+#include <poise/scope.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,19 +29,24 @@ extern "C" {
 /** Values that a median is of: the newest. Source: 7.2, 4.3 (window 100). */
 #define POISE_MONITOR_WINDOW 100
 
-/** Durations, added up. Zero is empty. */
+/** Durations, added up. Zero is empty. Adding costs a few stores: what takes
+ * longer, the deviation and the median, is worked out when it is asked for. */
 struct poise_monitor_statistic {
     uint64_t count;
-    double mean, squares; /**< squares: of what values differ from the mean */
     int64_t least, most, sum;
+    uint64_t squares[2]; /**< their sum: its low and its high half */
+    uint32_t next;       /**< place of the window that is written next */
     int64_t window[POISE_MONITOR_WINDOW];
-    uint8_t order[POISE_MONITOR_WINDOW]; /**< of the window, by value */
 };
 /** Values below 0 count as 0. */
 POISE_API void
 poise_monitor_statistic_add(struct poise_monitor_statistic *statistic,
                             int64_t ns);
-/** The standard deviation of all values; 0 if there are none. */
+/** The mean of all values; 0 if there are none. */
+POISE_API double
+poise_monitor_mean(const struct poise_monitor_statistic *statistic);
+/** Their standard deviation; 0 if there are none. Values above 2^48 ns (three
+ * days) count as that much in it. */
 POISE_API double
 poise_monitor_deviation(const struct poise_monitor_statistic *statistic);
 /** The median of the newest POISE_MONITOR_WINDOW values, of an even number the
@@ -53,20 +58,20 @@ poise_monitor_median(const struct poise_monitor_statistic *statistic);
 
 /** A rank's part of a call. */
 struct poise_monitor_span {
-    uint64_t group;     /**< the communicator or tree, alike on all ranks */
-    uint64_t sequence;  /**< which of its calls, alike on all ranks */
-    int32_t rank;       /**< in the group */
-    uint32_t operation; /**< what it is called with: poise_monitor_name */
+    uint64_t sequence; /**< which of its calls, alike on all ranks */
     int64_t enter_ns, left_ns;
-    uint64_t error_ns; /**< of both, against other clocks */
-    uint32_t clock;    /**< alike: times of the same clock */
-    int32_t code;      /**< what it returned; 0 is good */
-    uint64_t bytes;    /**< of this rank's part */
-    /** This rank's hop of a tree: the rank that it joins (-1: it is a root),
-     * when all below it had arrived, and when it knew the result. */
-    bool has_hop;
-    int32_t parent;
+    /** This rank's hop of a tree: when all below it had arrived, and when it
+     * knew the result. */
     int64_t arrived_ns, released_ns;
+    uint64_t bytes;     /**< of this rank's part */
+    uint64_t error_ns;  /**< of all times, against other clocks */
+    uint32_t clock;     /**< alike: times of the same clock */
+    uint32_t group;     /**< the communicator or tree: poise_monitor_group */
+    uint32_t operation; /**< what it is called with: poise_monitor_name */
+    int32_t rank;       /**< in the group */
+    int32_t parent;     /**< the rank that its hop joins; -1: it is a root */
+    int32_t code;       /**< what it returned; 0 is good */
+    bool has_hop;
 };
 
 /** What a call's time went into. */
@@ -94,6 +99,15 @@ struct poise_monitor_verdict {
     int64_t broadcast_ns; /**< from there until all have left that were there */
     int64_t late_ns;      /**< between the last arrival and that before it: by
                              how much the call were shorter without it */
+    /** Of late_ns, by how much it had left the call before later than `before`
+     * had; the rest it computed longer. -1: the call before is not known. */
+    int64_t departure_ns;
+    int32_t before;        /**< the last to arrive but `last`; -1: none */
+    int64_t came_ns;       /**< when the last one came; INT64_MIN: no last */
+    int64_t first_left_ns; /**< the first departure */
+    int64_t inside_ns;     /**< that ranks were inside, of all ranks */
+    uint64_t bytes;        /**< of all ranks' parts */
+    bool failed;           /**< some rank got an error */
     bool
         is_certain; /**< the clocks' errors leave no doubt about who was last */
     bool has_hops;  /**< of all ranks */
@@ -109,7 +123,7 @@ struct poise_monitor;
 
 struct poise_monitor_options {
     unsigned calls_max;  /**< of a group, whose ranks' parts are waited for at a
-                            time; 0: 256 */
+                            time; 0: 256. Rounded up to a power of two */
     size_t memory_bytes; /**< for all; 0: 16 MiB. Groups and operations that
                             find no room are left out, and counted */
 };
@@ -121,11 +135,12 @@ POISE_API void poise_monitor_destroy(struct poise_monitor *monitor);
  * -ENOMEM. */
 POISE_API int64_t poise_monitor_name(struct poise_monitor *monitor,
                                      const char *name);
-/** Announce a group, before its spans: its name for people, copied, and how
- * many ranks it has. Again is allowed: it may have grown. 0, or -ENOSPC: it has
- * no place, and will be left out. */
-POISE_API int poise_monitor_group(struct poise_monitor *monitor, uint64_t group,
-                                  const char *name, int size);
+/** Announce a group, before its spans: what it is known by on all ranks, its
+ * name for people, copied, and how many ranks it has. Again is allowed: it may
+ * have grown. Its number, to be given with its spans, or -ENOSPC: it has no
+ * place, and will be left out; -ENOMEM; -EINVAL: it has no ranks. */
+POISE_API int64_t poise_monitor_group(struct poise_monitor *monitor,
+                                      uint64_t id, const char *name, int size);
 /** Add a rank's part of a call. Each rank's parts come in order; those of
  * several ranks in any. Nothing can go wrong: what has no place is counted. */
 POISE_API void poise_monitor_add(struct poise_monitor *monitor,
@@ -133,24 +148,33 @@ POISE_API void poise_monitor_add(struct poise_monitor *monitor,
 /** Records that were lost before they came here, to be told with the others. */
 POISE_API void poise_monitor_lost(struct poise_monitor *monitor,
                                   uint64_t records);
+/** The same of records that were left out since they came too fast. */
+POISE_API void poise_monitor_left_out(struct poise_monitor *monitor,
+                                      uint64_t records);
 
 /** Be told of each call when it is complete: the operation, which has it
- * already, its parts, by rank, and the verdict; both until it returns. NULL:
- * nobody. */
+ * already, its parts, by rank, and the verdict; both until it returns. The
+ * monitor's own figures, last arrivals and statistics, are users of this, the
+ * first two. */
 struct poise_monitor_operation;
 typedef void
 poise_monitor_call_fn(const struct poise_monitor_operation *operation,
                       const struct poise_monitor_span *spans,
                       const struct poise_monitor_verdict *verdict, void *arg);
-POISE_API void poise_monitor_on_call(struct poise_monitor *monitor,
-                                     poise_monitor_call_fn *tell, void *arg);
+/** -ENOSPC: eight are told already. */
+POISE_API int poise_monitor_on_call(struct poise_monitor *monitor,
+                                    poise_monitor_call_fn *tell, void *arg);
+/** Who was told with `arg` is not told any more; not from a call. */
+POISE_API void poise_monitor_on_call_end(struct poise_monitor *monitor,
+                                         const void *arg);
 
 /* ---- what it found ------------------------------------------------------ */
 
 /** A rank in all calls of an operation. */
 struct poise_monitor_rank {
     uint64_t first, last; /**< how often it was */
-    uint64_t order_sum;   /**< of its places in the order of arrival, from 0 */
+    uint64_t order_sum;   /**< of its places in the order of arrival, from 0,
+                             in `ordered` calls of its operation */
     int64_t late_sum_ns, late_most_ns; /**< when it was last */
     /** What made it late, in sum: it computed longer than the one before it,
      * or had left the call before later. Less than late_sum_ns where the call
@@ -191,6 +215,8 @@ struct poise_monitor_operation {
     uint64_t group;
     int size;
     uint64_t calls, bytes; /**< bytes: of all ranks' parts */
+    uint64_t ordered;      /**< calls whose ranks were put in order: all, or of
+                              more than 16 ranks each 16th */
     uint64_t failed;       /**< calls that returned an error on some rank */
     uint64_t uncertain;    /**< calls whose last arrival is in doubt */
     uint64_t causes[POISE_MONITOR_CAUSES];
@@ -219,6 +245,7 @@ poise_monitor_heaviest(const struct poise_monitor_operation *operation,
 /** What was left out of the figures. */
 struct poise_monitor_missing {
     uint64_t lost;       /**< records, before they were read */
+    uint64_t left_out;   /**< records, that came faster than was allowed for */
     uint64_t incomplete; /**< calls that some rank's part never came of, or is
                             not there yet */
     uint64_t unplaced;   /**< parts that no place was there for: their call was
@@ -243,15 +270,18 @@ POISE_API int poise_monitor_reader_create(struct poise_monitor *monitor,
                                           struct poise_monitor_reader **out);
 POISE_API void poise_monitor_reader_destroy(struct poise_monitor_reader *);
 
-/**
- * Add what is new, but at most some 100,000 records: 1 if there is more, else
- * 0. `final`: the program has ended, and what is unfinished stays so; call it
- * until it returns 0. Of ranks on hosts whose clocks differ nothing is read
- * before all files are there, or `final`.
- *
- * -ENOENT: `final`, and there is no file of rank 0; errors of poise_trace_open;
- * -EINVAL: a file is of another session; -ENOMEM.
- */
+/** Read a scope of one's own (<poise/scope.h>), which is borrowed and outlives
+ * the reader: with helpers, of one host, for a share of a processor, behind
+ * stages. Tuples go on to further stages. -ENOMEM; -ENOSPC: it has no room for
+ * a stage. */
+POISE_API int poise_monitor_reader_over(struct poise_monitor *monitor,
+                                        struct poise_scope *scope,
+                                        struct poise_monitor_reader **out);
+/** The scope that it reads. */
+POISE_API struct poise_scope *
+poise_monitor_reader_scope(const struct poise_monitor_reader *reader);
+
+/** Add what is new: poise_scope_poll, with its results and errors. */
 POISE_API int poise_monitor_reader_poll(struct poise_monitor_reader *reader,
                                         bool final);
 
@@ -260,6 +290,7 @@ struct poise_monitor_source {
     int size, files;   /**< ranks, and files that are open */
     uint64_t records;  /**< read */
     uint64_t lost;     /**< overwritten before they could be, or unfinished */
+    uint64_t left_out; /**< not looked at since they came too fast */
     uint64_t nameless; /**< read, but nothing says any more what they are of */
     int running;       /**< files whose program has not ended in order */
     bool one_clock;    /**< all times are of the same clock */

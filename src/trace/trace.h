@@ -208,8 +208,11 @@ struct poise_trace_ring {
     uint64_t owners; /**< how many had it so far; __atomic */
     int32_t tid;     /**< of the last one */
     int32_t reserved_bits;
-    char name[32]; /**< NUL-terminated */
-    uint64_t unused[6];
+    char name[32];   /**< NUL-terminated */
+    uint64_t inside; /**< when its writer went into a call that it may have to
+                        wait in (poise_trace_inside); 0: it is in none;
+                        __atomic */
+    uint64_t unused[5];
 };
 
 /** The trace in force, or NULL; __atomic access. Only poise_trace_use sets
@@ -255,6 +258,17 @@ POISE_API void poise_trace_turn(struct poise_trace_ring *ring);
 static inline uint64_t poise_trace_ticks(const struct poise_trace_ring *ring)
 {
     return ring ? poise_clock_ticks() : 0;
+}
+
+/** Say that the ring's writer may have to wait from now on (a time), or does
+ * not any more (0): for those that run only while it waits. Nothing if `ring`
+ * is NULL. */
+static inline void poise_trace_inside(struct poise_trace_ring *ring,
+                                      uint64_t ticks)
+{
+    if (ring) {
+        __atomic_store_n(&ring->inside, ticks, __ATOMIC_RELAXED);
+    }
 }
 
 /* The number of the next record, which no signal handler gets too: one

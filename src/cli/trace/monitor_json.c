@@ -17,7 +17,7 @@ static void put_statistic(struct poise_json *json, const char *key,
     poise_json_object(json, key);
     poise_json_u64(json, "count", statistic->count);
     poise_json_i64(json, "sum", statistic->sum);
-    poise_json_double(json, "mean", statistic->mean);
+    poise_json_double(json, "mean", poise_monitor_mean(statistic));
     poise_json_i64(json, "min", statistic->least);
     poise_json_i64(json, "max", statistic->most);
     poise_json_double(json, "deviation", poise_monitor_deviation(statistic));
@@ -51,7 +51,7 @@ static void put_rank(struct poise_json *json,
     poise_json_u64(json, "first", rank->first);
     poise_json_u64(json, "last", rank->last);
     poise_json_double(json, "mean_order",
-                      (double)rank->order_sum / (double)operation->calls);
+                      (double)rank->order_sum / (double)operation->ordered);
     poise_json_i64(json, "late_ns", rank->late_sum_ns);
     poise_json_i64(json, "late_most_ns", rank->late_most_ns);
     poise_json_i64(json, "late_program_ns", rank->program_ns);

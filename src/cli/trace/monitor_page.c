@@ -59,8 +59,8 @@ static int add_waits(struct poise_page *page,
     for (int i = 0; i < shown->count; i++) {
         const struct poise_monitor_rank *rank =
             &operation->ranks[shown->ranks[i]];
-        values[2 * i] = rank->arrival_wait.mean;
-        values[2 * i + 1] = rank->departure_wait.mean;
+        values[2 * i] = poise_monitor_mean(&rank->arrival_wait);
+        values[2 * i + 1] = poise_monitor_mean(&rank->departure_wait);
     }
     return poise_page_stacks(
         page, &(struct poise_stacks){.title = "Waits of a call, mean",
@@ -87,11 +87,11 @@ static int add_places(struct poise_page *page,
     for (int i = 0; i < shown->count; i++) {
         const struct poise_monitor_wrapper *wrapper =
             &operation->wrappers[shown->ranks[i]];
-        values[5 * i] = wrapper->arrival_wait.mean;
-        values[5 * i + 1] = wrapper->down.mean;
-        values[5 * i + 2] = wrapper->two_way.mean;
-        values[5 * i + 3] = wrapper->up.mean;
-        values[5 * i + 4] = wrapper->departure_wait.mean;
+        values[5 * i] = poise_monitor_mean(&wrapper->arrival_wait);
+        values[5 * i + 1] = poise_monitor_mean(&wrapper->down);
+        values[5 * i + 2] = poise_monitor_mean(&wrapper->two_way);
+        values[5 * i + 3] = poise_monitor_mean(&wrapper->up);
+        values[5 * i + 4] = poise_monitor_mean(&wrapper->departure_wait);
     }
     return poise_page_stacks(
         page, &(struct poise_stacks){.title = "Places of the tree, mean",
@@ -113,9 +113,9 @@ static int add_split(struct poise_page *page, const struct monitor_run *run)
     for (unsigned i = 0; i < count; i++) {
         const struct poise_monitor_operation *operation = run->operations[i];
         rows[i] = operation->name;
-        values[3 * i] = operation->arrival.mean;
-        values[3 * i + 1] = operation->reduce.mean;
-        values[3 * i + 2] = operation->broadcast.mean;
+        values[3 * i] = poise_monitor_mean(&operation->arrival);
+        values[3 * i + 1] = poise_monitor_mean(&operation->reduce);
+        values[3 * i + 2] = poise_monitor_mean(&operation->broadcast);
     }
     return poise_page_stacks(
         page, &(struct poise_stacks){.title = "What a call is made of, mean",
@@ -194,7 +194,7 @@ static int add_order(struct poise_page *page,
         struct poise_buf cells[7] = {0};
         poise_buf_puts(&cells[0], shown->names[i]);
         poise_buf_printf(&cells[1], "%.2f",
-                         (double)rank->order_sum / (double)operation->calls);
+                         (double)rank->order_sum / (double)operation->ordered);
         poise_human_count(&cells[2], rank->first);
         poise_human_count(&cells[3], rank->last);
         poise_human_ns(&cells[4], rank->last

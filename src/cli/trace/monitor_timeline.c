@@ -62,7 +62,7 @@ int monitor_timeline_create(struct poise_monitor *monitor,
 void monitor_timeline_free(struct monitor_timeline *timeline)
 {
     if (timeline) {
-        poise_monitor_on_call(timeline->monitor, NULL, NULL);
+        poise_monitor_on_call_end(timeline->monitor, timeline);
     }
     free(timeline);
 }

@@ -488,8 +488,11 @@ __attribute__((noinline)) static int serve_traced(const struct row *row,
     const struct call *call = moves->call;
     moves->bytes = 0;
     moves->right = false;
+    struct poise_trace_ring *ring = poise_trace_ring();
     uint64_t enter = poise_clock_ticks();
+    poise_trace_inside(ring, enter);
     int code = serve(row, moves);
+    poise_trace_inside(ring, 0);
     uint64_t left = poise_clock_ticks();
     struct state *state = moves->seat.state;
     if (state) {

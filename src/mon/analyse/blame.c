@@ -31,18 +31,82 @@ static bool is_clear(const struct poise_monitor_span *a,
            error < (uint64_t)between;
 }
 
-/* ---- arrival ------------------------------------------------------------ */
+/* ---- one look at all parts ---------------------------------------------- */
 
-static int find_first(const struct poise_monitor_span *spans, int size)
+/* Who came and left when. */
+struct look {
+    int first;          /* to arrive */
+    int latest, before; /* to arrive, and the one before it; before -1: none */
+    int leaver;         /* the last to leave */
+    int64_t left_else;  /* the last departure but that of `latest` */
+    bool one_clock, hops;
+    int roots;
+};
+
+static bool is_hop(const struct poise_monitor_span *span, int at, int size)
 {
-    int first = 0;
-    for (int i = 1; i < size; i++) {
-        if (spans[i].enter_ns < spans[first].enter_ns) {
-            first = i;
+    return span->has_hop && span->parent >= -1 && span->parent < size &&
+           span->parent != at;
+}
+
+/* A rank that comes later than all before it. */
+static void come_later(struct look *look,
+                       const struct poise_monitor_span *spans, int rank)
+{
+    int64_t left = spans[look->latest].left_ns;
+    look->left_else = left > look->left_else ? left : look->left_else;
+    look->before = look->latest;
+    look->latest = rank;
+}
+
+static void come_earlier(struct look *look,
+                         const struct poise_monitor_span *spans, int rank)
+{
+    const struct poise_monitor_span *span = &spans[rank];
+    look->left_else =
+        span->left_ns > look->left_else ? span->left_ns : look->left_else;
+    if (look->before < 0 || span->enter_ns > spans[look->before].enter_ns) {
+        look->before = rank;
+    }
+    if (span->enter_ns < spans[look->first].enter_ns) {
+        look->first = rank;
+    }
+}
+
+static struct look look_at(const struct poise_monitor_span *spans, int size,
+                           struct poise_monitor_verdict *out)
+{
+    struct look look = {
+        .before = -1, .left_else = INT64_MIN, .one_clock = true, .hops = true};
+    out->first_left_ns = INT64_MAX;
+    for (int i = 0; i < size; i++) {
+        const struct poise_monitor_span *span = &spans[i];
+        if (i > 0 && span->enter_ns > spans[look.latest].enter_ns) {
+            come_later(&look, spans, i);
+        } else if (i > 0) {
+            come_earlier(&look, spans, i);
+        }
+        if (span->left_ns > spans[look.leaver].left_ns) {
+            look.leaver = i;
+        }
+        if (span->left_ns < out->first_left_ns) {
+            out->first_left_ns = span->left_ns;
+        }
+        look.one_clock = look.one_clock && span->clock == spans[0].clock;
+        look.hops = look.hops && is_hop(span, i, size);
+        look.roots += span->parent == -1;
+        out->bytes += span->bytes;
+        out->failed = out->failed || span->code != 0;
+        if (__builtin_add_overflow(out->inside_ns,
+                                   span->left_ns - span->enter_ns,
+                                   &out->inside_ns)) {
+            out->inside_ns = INT64_MAX;
         }
     }
-    return first;
+    return look;
 }
+
+/* ---- arrival ------------------------------------------------------------ */
 
 /* The latest to enter but `but`, not after `until`; -1: there is none. */
 static int find_latest(const struct poise_monitor_span *spans, int size,
@@ -71,37 +135,28 @@ static bool is_awaited(const struct poise_monitor_span *spans, int size,
     return false;
 }
 
-/* In most calls the first one that is asked is it. */
-static int find_last(const struct poise_monitor_span *spans, int size)
+/* In most calls somebody waited for the latest: the look has told so. */
+static int find_last(const struct poise_monitor_span *spans, int size,
+                     const struct look *look)
 {
-    int64_t until = INT64_MAX;
-    for (int tries = 0; tries < size; tries++) {
-        int rank = find_latest(spans, size, -1, until);
+    int64_t until = spans[look->latest].enter_ns;
+    if (look->left_else > until) {
+        return look->latest;
+    }
+    for (int tries = 1; tries < size; tries++) {
+        int rank = find_latest(spans, size, -1, until - 1);
         if (rank < 0) {
             break;
         }
         if (is_awaited(spans, size, rank)) {
             return rank;
         }
-        until = spans[rank].enter_ns - 1;
+        until = spans[rank].enter_ns;
     }
     return -1;
 }
 
 /* ---- the tree ----------------------------------------------------------- */
-
-static bool have_hops(const struct poise_monitor_span *spans, int size)
-{
-    int roots = 0;
-    for (int i = 0; i < size; i++) {
-        if (!spans[i].has_hop || spans[i].parent < -1 ||
-            spans[i].parent >= size || spans[i].parent == i) {
-            return false;
-        }
-        roots += spans[i].parent == -1;
-    }
-    return roots > 0;
-}
 
 /* When the result was first known in full: by all roots, if there are several.
  */
@@ -185,13 +240,14 @@ static int find_leaver(const struct poise_monitor_span *spans, int size,
     return leaver;
 }
 
-static void split(const struct poise_monitor_span *spans, int size,
+static void split(const struct poise_monitor_span *spans, int size, int leaver,
                   struct poise_monitor_verdict *out)
 {
     int64_t came = spans[out->last].enter_ns;
-    int leaver = find_leaver(spans, size, came), root = -1;
+    int root = -1;
     int64_t left = spans[leaver].left_ns;
     int64_t known = came;
+    out->came_ns = came;
     out->arrival_ns = at_least_0(came - spans[out->first].enter_ns);
     if (out->has_hops) {
         known = root_time(spans, size, &root);
@@ -234,21 +290,28 @@ void poise_monitor_blame(const struct poise_monitor_span *spans, int size,
     *out = (struct poise_monitor_verdict){.cause = POISE_MONITOR_NONE,
                                           .rank = -1,
                                           .peer = -1,
+                                          .before = -1,
+                                          .departure_ns = -1,
+                                          .came_ns = INT64_MIN,
                                           .is_certain = true};
-    out->first = find_first(spans, size);
-    out->last = find_last(spans, size);
-    out->has_hops = have_hops(spans, size);
+    struct look look = look_at(spans, size, out);
+    out->first = look.first;
+    out->last = find_last(spans, size, &look);
+    out->has_hops = look.hops && look.roots > 0;
     if (out->last < 0) {
         nobody(spans, size, out);
         return;
     }
-    split(spans, size, out);
-    int before = find_latest(spans, size, out->last, spans[out->last].enter_ns);
-    if (before >= 0) {
-        out->late_ns =
-            at_least_0(spans[out->last].enter_ns - spans[before].enter_ns);
+    bool is_latest = out->last == look.latest;
+    int64_t came = spans[out->last].enter_ns;
+    split(spans, size, is_latest ? look.leaver : find_leaver(spans, size, came),
+          out);
+    out->before =
+        is_latest ? look.before : find_latest(spans, size, out->last, came);
+    if (out->before >= 0) {
+        out->late_ns = at_least_0(came - spans[out->before].enter_ns);
     }
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; !look.one_clock && i < size; i++) {
         out->is_certain =
             out->is_certain &&
             (i == out->last || is_clear(&spans[i], &spans[out->last]));

@@ -2,39 +2,52 @@
 #ifndef POISE_MON_ANALYSE_INTERNAL_H
 #define POISE_MON_ANALYSE_INTERNAL_H
 
-#include <poise/monitor.h>
+#include "mon/analyse/analyse.h"
 
 /* Times are cut to this, so that none are too far apart to be subtracted: a
  * file may say anything. */
 #define MON_TIME_MOST (INT64_MAX / 4)
 
+/* Values count as at most this in sums of squares, which 2^32 of them fit. */
+#define MON_SQUARE_MOST (INT64_C(1) << 48)
+
+/* One place of a tree in one call. */
+struct mon_hop {
+    int last;        /* to arrive: its own rank, or one that joins it */
+    int64_t came_ns; /* when */
+    int64_t left_ns; /* the first departure */
+};
+
 /* An operation of a group. */
 struct mon_operation {
     struct poise_monitor_operation shown;
-    uint32_t number; /* of its name */
-};
-
-/* A rank's last complete call on a group. */
-struct mon_previous {
-    uint64_t sequence;
-    int64_t left_ns;
+    struct mon_hop *hops; /* [size], of one call; NULL: none so far */
+    struct poise_monitor *monitor;
 };
 
 /* A call whose parts are not all there. */
 struct mon_pending {
     uint64_t sequence;
-    int arrived; /* parts that are there; 0: the place is free */
+    int arrived;  /* parts that are there */
+    bool is_used; /* sequence is that of a call, complete or not */
 };
 
 struct mon_group {
     uint64_t id;
     char *name;
     int size;
-    size_t bytes;                     /* of the three tables */
+    size_t bytes;                     /* of the tables */
     struct mon_pending *pending;      /* [calls_max] */
     struct poise_monitor_span *spans; /* [calls_max][size]; rank -1: none */
-    struct mon_previous *previous;    /* [size] */
+    int64_t *left_ns;                 /* [size]: of the last complete call */
+    uint64_t before;                  /* its sequence */
+    bool has_before;
+    struct mon_operation **operations; /* [operation_max], by name */
+    size_t operation_max;
 };
+
+/* Who is told of calls: the monitor's own figures, and eight others. */
+enum { MON_FIGURES = 2, MON_TOLD = MON_FIGURES + 8 };
 
 struct poise_monitor {
     struct poise_monitor_options options;
@@ -46,8 +59,11 @@ struct poise_monitor {
     struct mon_operation **operations;
     size_t operation_count;
     struct poise_monitor_missing missing;
-    poise_monitor_call_fn *tell;
-    void *tell_arg;
+    struct {
+        poise_monitor_call_fn *tell;
+        void *arg;
+    } told[MON_TOLD];
+    unsigned told_count;
 };
 
 /* Memory of `count` x `size` bytes, zeroed, of what the monitor may have; NULL:
@@ -55,17 +71,41 @@ struct poise_monitor {
 void *mon_alloc(struct poise_monitor *monitor, size_t count, size_t size);
 
 /* The operation of that name on a group, made if need be; NULL: no room. */
-struct poise_monitor_operation *mon_operation_of(struct poise_monitor *monitor,
-                                                 const struct mon_group *group,
-                                                 uint32_t number);
+struct mon_operation *mon_operation_of(struct poise_monitor *monitor,
+                                       struct mon_group *group,
+                                       uint32_t number);
 void mon_operation_free(struct mon_operation *operation);
-/* Add a complete call. */
-void mon_operation_add(struct poise_monitor_operation *operation,
-                       const struct mon_group *group,
+
+/* The two monitors, poise_monitor_call_fn: who comes last, as weights of the
+ * tree; waits and latencies of ranks and of places of the tree. */
+void mon_last_arrivals(const struct poise_monitor_operation *operation,
                        const struct poise_monitor_span *spans,
-                       const struct poise_monitor_verdict *verdict);
-/* What a tree's hops say of it; the operation has wrappers. */
-void mon_wrappers_add(struct poise_monitor_operation *operation,
-                      const struct poise_monitor_span *spans);
+                       const struct poise_monitor_verdict *verdict, void *arg);
+void mon_statistics(const struct poise_monitor_operation *operation,
+                    const struct poise_monitor_span *spans,
+                    const struct poise_monitor_verdict *verdict, void *arg);
+
+/* poise_monitor_statistic_add, for each record. */
+static inline void mon_statistic_add(struct poise_monitor_statistic *statistic,
+                                     int64_t ns)
+{
+    __extension__ typedef unsigned __int128 wide;
+    ns = ns > 0 ? ns : 0;
+    uint64_t root = (uint64_t)(ns < MON_SQUARE_MOST ? ns : MON_SQUARE_MOST);
+    wide squares = ((wide)statistic->squares[1] << 64 | statistic->squares[0]) +
+                   (wide)root * root;
+    statistic->squares[0] = (uint64_t)squares;
+    statistic->squares[1] = (uint64_t)(squares >> 64);
+    statistic->least =
+        statistic->count == 0 || ns < statistic->least ? ns : statistic->least;
+    statistic->most = ns > statistic->most ? ns : statistic->most;
+    if (__builtin_add_overflow(statistic->sum, ns, &statistic->sum)) {
+        statistic->sum = INT64_MAX;
+    }
+    statistic->window[statistic->next] = ns;
+    statistic->next =
+        statistic->next + 1 < POISE_MONITOR_WINDOW ? statistic->next + 1 : 0;
+    statistic->count++;
+}
 
 #endif

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS_MAX = 256 };
+/* calls_max is a power of two: a division takes longer than all else that is
+ * done to find a place. */
+enum { CALLS_MAX = 256, CALLS_MOST = 1 << 20 };
 #define MEMORY_BYTES ((size_t)16 << 20)
 
 int poise_monitor_create(const struct poise_monitor_options *options,
@@ -22,22 +24,33 @@ int poise_monitor_create(const struct poise_monitor_options *options,
     if (options) {
         monitor->options = *options;
     }
-    if (monitor->options.calls_max == 0) {
-        monitor->options.calls_max = CALLS_MAX;
+    unsigned most = monitor->options.calls_max;
+    most = most == 0 ? CALLS_MAX : most < CALLS_MOST ? most : CALLS_MOST;
+    monitor->options.calls_max = 1;
+    while (monitor->options.calls_max < most) {
+        monitor->options.calls_max *= 2;
     }
     if (monitor->options.memory_bytes == 0) {
         monitor->options.memory_bytes = MEMORY_BYTES;
     }
+    poise_monitor_on_call(monitor, mon_last_arrivals, NULL);
+    poise_monitor_on_call(monitor, mon_statistics, NULL);
     *out = monitor;
     return 0;
 }
 
-static void free_group(struct mon_group *group)
+static void free_tables(struct mon_group *group)
 {
-    free(group->name);
     free(group->pending);
     free(group->spans);
-    free(group->previous);
+    free(group->left_ns);
+}
+
+static void free_group(struct mon_group *group)
+{
+    free_tables(group);
+    free(group->name);
+    free(group->operations);
 }
 
 void poise_monitor_destroy(struct poise_monitor *monitor)
@@ -99,11 +112,33 @@ void poise_monitor_lost(struct poise_monitor *monitor, uint64_t records)
     monitor->missing.lost += records;
 }
 
-void poise_monitor_on_call(struct poise_monitor *monitor,
-                           poise_monitor_call_fn *tell, void *arg)
+void poise_monitor_left_out(struct poise_monitor *monitor, uint64_t records)
 {
-    monitor->tell = tell;
-    monitor->tell_arg = arg;
+    monitor->missing.left_out += records;
+}
+
+int poise_monitor_on_call(struct poise_monitor *monitor,
+                          poise_monitor_call_fn *tell, void *arg)
+{
+    if (monitor->told_count == MON_TOLD) {
+        return poise_error_set(ENOSPC, "watch calls", NULL,
+                               "%d are told of them already",
+                               MON_TOLD - MON_FIGURES);
+    }
+    monitor->told[monitor->told_count].tell = tell;
+    monitor->told[monitor->told_count++].arg = arg;
+    return 0;
+}
+
+void poise_monitor_on_call_end(struct poise_monitor *monitor, const void *arg)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < monitor->told_count; i++) {
+        if (i < MON_FIGURES || monitor->told[i].arg != arg) {
+            monitor->told[left++] = monitor->told[i];
+        }
+    }
+    monitor->told_count = left;
 }
 
 /* ---- groups ------------------------------------------------------------- */
@@ -119,9 +154,11 @@ static struct mon_group *find_group(const struct poise_monitor *monitor,
     return NULL;
 }
 
-static void give_up(struct poise_monitor *monitor, struct mon_pending *pending)
+static void give_up(struct poise_monitor *monitor, struct mon_pending *pending,
+                    int size)
 {
-    monitor->missing.incomplete += pending->arrived > 0;
+    monitor->missing.incomplete +=
+        pending->arrived > 0 && pending->arrived < size;
     pending->arrived = 0;
 }
 
@@ -131,34 +168,36 @@ static int make_tables(struct poise_monitor *monitor, struct mon_group *group,
 {
     size_t calls = monitor->options.calls_max;
     for (size_t i = 0; group->pending && i < calls; i++) {
-        give_up(monitor, &group->pending[i]);
+        give_up(monitor, &group->pending[i], group->size);
     }
-    free(group->pending);
-    free(group->spans);
-    free(group->previous);
+    free_tables(group);
     group->size = 0;
+    group->has_before = false;
     monitor->memory_bytes -= group->bytes;
     size_t before = monitor->memory_bytes;
     group->pending = mon_alloc(monitor, calls, sizeof *group->pending);
     group->spans = group->pending ? mon_alloc(monitor, calls * (size_t)size,
                                               sizeof *group->spans)
                                   : NULL;
-    group->previous =
-        group->spans ? mon_alloc(monitor, (size_t)size, sizeof *group->previous)
+    group->left_ns =
+        group->spans ? mon_alloc(monitor, (size_t)size, sizeof *group->left_ns)
                      : NULL;
     group->bytes = monitor->memory_bytes - before;
-    if (!group->previous) {
+    if (!group->left_ns) {
         return poise_error_set(ENOSPC, "monitor", group->name,
                                "its %d ranks take more memory than the monitor "
                                "may have",
                                size);
     }
+    for (size_t i = 0; i < calls * (size_t)size; i++) {
+        group->spans[i].rank = -1;
+    }
     group->size = size;
     return 0;
 }
 
-int poise_monitor_group(struct poise_monitor *monitor, uint64_t id,
-                        const char *name, int size)
+int64_t poise_monitor_group(struct poise_monitor *monitor, uint64_t id,
+                            const char *name, int size)
 {
     struct mon_group *group = find_group(monitor, id);
     if (size < 1) {
@@ -178,7 +217,8 @@ int poise_monitor_group(struct poise_monitor *monitor, uint64_t id,
         }
         monitor->group_count++;
     }
-    return size > group->size ? make_tables(monitor, group, size) : 0;
+    int code = size > group->size ? make_tables(monitor, group, size) : 0;
+    return code < 0 ? code : (int64_t)(group - monitor->groups);
 }
 
 /* ---- calls -------------------------------------------------------------- */
@@ -193,17 +233,26 @@ static bool is_mismatched(const struct poise_monitor_span *spans, int size)
     return false;
 }
 
-static bool make_wrappers(struct poise_monitor *monitor,
-                          struct poise_monitor_operation *operation)
+/* How much of it the last one's departure from the call before makes up, where
+ * that is known. */
+static void split_late(struct mon_group *group,
+                       const struct poise_monitor_span *spans,
+                       struct poise_monitor_verdict *verdict)
 {
-    if (!operation->wrappers) {
-        operation->wrappers = mon_alloc(monitor, (size_t)operation->size,
-                                        sizeof *operation->wrappers);
-        for (int i = 0; operation->wrappers && i < operation->size; i++) {
-            operation->wrappers[i].parent = -1;
-        }
+    int last = verdict->last, before = verdict->before;
+    if (last >= 0 && before >= 0 && group->has_before &&
+        group->before + 1 == spans[0].sequence) {
+        int64_t departure = group->left_ns[last] - group->left_ns[before];
+        verdict->departure_ns = departure < 0 ? 0
+                                : departure < verdict->late_ns
+                                    ? departure
+                                    : verdict->late_ns;
     }
-    return operation->wrappers != NULL;
+    group->before = spans[0].sequence;
+    group->has_before = true;
+    for (int i = 0; i < group->size; i++) {
+        group->left_ns[i] = spans[i].left_ns;
+    }
 }
 
 static void complete(struct poise_monitor *monitor, struct mon_group *group,
@@ -214,83 +263,95 @@ static void complete(struct poise_monitor *monitor, struct mon_group *group,
         monitor->missing.mismatched++;
         return;
     }
-    struct poise_monitor_operation *operation =
+    struct mon_operation *operation =
         mon_operation_of(monitor, group, spans[0].operation);
     if (!operation) {
         monitor->missing.unplaced += (uint64_t)group->size;
         return;
     }
     poise_monitor_blame(spans, group->size, &verdict);
-    mon_operation_add(operation, group, spans, &verdict);
-    if (verdict.has_hops && make_wrappers(monitor, operation)) {
-        mon_wrappers_add(operation, spans);
-    }
-    for (int i = 0; i < group->size; i++) {
-        group->previous[i] =
-            (struct mon_previous){spans[i].sequence, spans[i].left_ns};
-    }
-    if (monitor->tell) {
-        monitor->tell(operation, spans, &verdict, monitor->tell_arg);
+    split_late(group, spans, &verdict);
+    for (unsigned i = 0; i < monitor->told_count; i++) {
+        monitor->told[i].tell(&operation->shown, spans, &verdict,
+                              monitor->told[i].arg);
     }
 }
 
-/* The parts of a call's place; NULL: a newer call has it. */
-static struct poise_monitor_span *parts_of(struct poise_monitor *monitor,
-                                           struct mon_group *group,
-                                           uint64_t sequence,
-                                           struct mon_pending **out)
+/* The call that has, or gets, the place of this number; false: a newer one has
+ * it, or it was complete before. */
+static bool place_call(struct poise_monitor *monitor, struct mon_group *group,
+                       struct mon_pending *pending, uint64_t sequence)
 {
-    size_t at = (size_t)(sequence % monitor->options.calls_max);
-    struct mon_pending *pending = &group->pending[at];
-    struct poise_monitor_span *parts = &group->spans[at * (size_t)group->size];
-    *out = pending;
-    if (pending->arrived > 0 && pending->sequence > sequence) {
+    if (pending->is_used && pending->sequence == sequence) {
+        return pending->arrived < group->size;
+    }
+    if (pending->is_used && pending->arrived > 0 &&
+        pending->arrived < group->size && pending->sequence > sequence) {
+        return false;
+    }
+    give_up(monitor, pending, group->size);
+    *pending = (struct mon_pending){.sequence = sequence, .is_used = true};
+    return true;
+}
+
+struct poise_monitor_span *mon_part(struct poise_monitor *monitor,
+                                    uint32_t number, uint64_t sequence,
+                                    int rank)
+{
+    struct mon_group *group =
+        number < monitor->group_count ? &monitor->groups[number] : NULL;
+    if (!group || rank < 0 || rank >= group->size) {
+        monitor->missing.unplaced++;
         return NULL;
     }
-    if (pending->arrived == 0 || pending->sequence != sequence) {
-        give_up(monitor, pending);
-        pending->sequence = sequence;
-        for (int i = 0; i < group->size; i++) {
-            parts[i].rank = -1;
-        }
+    size_t at = (size_t)(sequence & (monitor->options.calls_max - 1));
+    struct poise_monitor_span *part =
+        &group->spans[at * (size_t)group->size + (size_t)rank];
+    if (!place_call(monitor, group, &group->pending[at], sequence) ||
+        (part->rank == rank && part->sequence == sequence)) {
+        monitor->missing.unplaced++;
+        return NULL;
     }
-    return parts;
+    part->group = number;
+    part->sequence = sequence;
+    part->rank = rank;
+    return part;
 }
 
-static void cut(int64_t *ns)
+static int64_t cut(int64_t ns)
 {
-    *ns = *ns > MON_TIME_MOST    ? MON_TIME_MOST
-          : *ns < -MON_TIME_MOST ? -MON_TIME_MOST
-                                 : *ns;
+    return ns > MON_TIME_MOST    ? MON_TIME_MOST
+           : ns < -MON_TIME_MOST ? -MON_TIME_MOST
+                                 : ns;
+}
+
+void mon_part_done(struct poise_monitor *monitor,
+                   struct poise_monitor_span *part)
+{
+    struct mon_group *group = &monitor->groups[part->group];
+    size_t at = (size_t)(part->sequence & (monitor->options.calls_max - 1));
+    part->enter_ns = cut(part->enter_ns);
+    part->left_ns = cut(part->left_ns);
+    if (part->has_hop) {
+        part->arrived_ns = cut(part->arrived_ns);
+        part->released_ns = cut(part->released_ns);
+    }
+    if (part->left_ns < part->enter_ns) {
+        part->left_ns = part->enter_ns;
+    }
+    if (++group->pending[at].arrived == group->size) {
+        complete(monitor, group, &group->spans[at * (size_t)group->size]);
+    }
 }
 
 void poise_monitor_add(struct poise_monitor *monitor,
                        const struct poise_monitor_span *span)
 {
-    struct mon_group *group = find_group(monitor, span->group);
-    struct mon_pending *pending;
-    if (!group || span->rank < 0 || span->rank >= group->size) {
-        monitor->missing.unplaced++;
-        return;
-    }
-    struct poise_monitor_span *parts =
-        parts_of(monitor, group, span->sequence, &pending);
-    if (!parts || parts[span->rank].rank >= 0) {
-        monitor->missing.unplaced++;
-        return;
-    }
-    struct poise_monitor_span *part = &parts[span->rank];
-    *part = *span;
-    cut(&part->enter_ns);
-    cut(&part->left_ns);
-    cut(&part->arrived_ns);
-    cut(&part->released_ns);
-    if (part->left_ns < part->enter_ns) {
-        part->left_ns = part->enter_ns;
-    }
-    if (++pending->arrived == group->size) {
-        pending->arrived = 0;
-        complete(monitor, group, parts);
+    struct poise_monitor_span *part =
+        mon_part(monitor, span->group, span->sequence, span->rank);
+    if (part) {
+        *part = *span;
+        mon_part_done(monitor, part);
     }
 }
 
@@ -317,7 +378,8 @@ void poise_monitor_missing(const struct poise_monitor *monitor,
         const struct mon_group *group = &monitor->groups[i];
         for (unsigned k = 0; group->size > 0 && k < monitor->options.calls_max;
              k++) {
-            out->incomplete += group->pending[k].arrived > 0;
+            out->incomplete += group->pending[k].arrived > 0 &&
+                               group->pending[k].arrived < group->size;
         }
     }
 }

@@ -1,6 +1,6 @@
 /*
- * The figures of one operation of one communicator: what its calls add up to,
- * by rank and by place of the tree.
+ * The figures of one operation of one communicator, by rank and by place of the
+ * tree: two monitors, each of which is told of a call like any other user.
  *
  * At a place of the tree its own rank and those that join it arrive and leave:
  * the rank when it calls and returns, the others when all below them have
@@ -14,12 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Ranks whose order is worked out in each call; of more in each 16th, since
+ * putting 64 in order takes as long as all else that is done with a call. */
+enum { ORDER_SIZE = 16, ORDER_CALLS = 16 };
+
 /* ---- made and freed ----------------------------------------------------- */
 
 void mon_operation_free(struct mon_operation *operation)
 {
     free(operation->shown.ranks);
     free(operation->shown.wrappers);
+    free(operation->hops);
     free(operation);
 }
 
@@ -37,7 +42,7 @@ static struct mon_operation *make(struct poise_monitor *monitor,
         return NULL;
     }
     monitor->operations = all;
-    made->number = number;
+    made->monitor = monitor;
     made->shown.name = monitor->names[number];
     made->shown.group_name = group->name;
     made->shown.group = group->id;
@@ -52,21 +57,43 @@ static struct mon_operation *make(struct poise_monitor *monitor,
     return made;
 }
 
-struct poise_monitor_operation *mon_operation_of(struct poise_monitor *monitor,
-                                                 const struct mon_group *group,
-                                                 uint32_t number)
+/* Room for an operation of this number in the group's table. */
+static bool make_room(const struct poise_monitor *monitor,
+                      struct mon_group *group)
 {
-    for (size_t i = 0; i < monitor->operation_count; i++) {
-        struct mon_operation *operation = monitor->operations[i];
-        if (operation->number == number &&
-            operation->shown.group == group->id &&
-            operation->shown.size == group->size) {
-            return &operation->shown;
-        }
+    size_t count = monitor->name_count;
+    struct mon_operation **operations =
+        poise_realloc(group->operations, count, sizeof(struct mon_operation *));
+    if (!operations) {
+        return false;
     }
-    struct mon_operation *made =
-        number < monitor->name_count ? make(monitor, group, number) : NULL;
-    return made ? &made->shown : NULL;
+    for (size_t i = group->operation_max; i < count; i++) {
+        operations[i] = NULL;
+    }
+    group->operations = operations;
+    group->operation_max = count;
+    return true;
+}
+
+struct mon_operation *mon_operation_of(struct poise_monitor *monitor,
+                                       struct mon_group *group, uint32_t number)
+{
+    if (number >= monitor->name_count ||
+        (number >= group->operation_max && !make_room(monitor, group))) {
+        return NULL;
+    }
+    struct mon_operation **operation = &group->operations[number];
+    if (!*operation || (*operation)->shown.size != group->size) {
+        *operation = make(monitor, group, number);
+    }
+    return *operation;
+}
+
+/* The user of calls that owns an operation may change it. */
+static struct mon_operation *
+own(const struct poise_monitor_operation *operation)
+{
+    return (struct mon_operation *)(uintptr_t)operation;
 }
 
 /* ---- ranks -------------------------------------------------------------- */
@@ -84,44 +111,20 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The one that came last but one, with `last` after it. */
-static int before_last(const struct poise_monitor_span *spans, int size,
-                       int last)
-{
-    int before = -1;
-    for (int i = 0; i < size; i++) {
-        if (i != last && spans[i].enter_ns <= spans[last].enter_ns &&
-            (before < 0 || spans[i].enter_ns > spans[before].enter_ns)) {
-            before = i;
-        }
-    }
-    return before;
-}
-
 /* Why it was late: it left the call before late, or computed for long since. */
 static void add_late(struct poise_monitor_operation *operation,
-                     const struct mon_group *group,
-                     const struct poise_monitor_span *spans,
                      const struct poise_monitor_verdict *verdict)
 {
-    int last = verdict->last;
-    struct poise_monitor_rank *rank = &operation->ranks[last];
-    int before = before_last(spans, operation->size, last);
+    struct poise_monitor_rank *rank = &operation->ranks[verdict->last];
     rank->last++;
     add(&rank->late_sum_ns, verdict->late_ns);
     rank->late_most_ns = verdict->late_ns > rank->late_most_ns
                              ? verdict->late_ns
                              : rank->late_most_ns;
-    if (before < 0 || group->previous[last].sequence == 0 ||
-        group->previous[last].sequence + 1 != spans[last].sequence ||
-        group->previous[before].sequence != group->previous[last].sequence) {
-        return;
+    if (verdict->departure_ns >= 0) {
+        add(&rank->departure_ns, verdict->departure_ns);
+        add(&rank->program_ns, verdict->late_ns - verdict->departure_ns);
     }
-    int64_t departure =
-        group->previous[last].left_ns - group->previous[before].left_ns;
-    departure = departure < 0 ? 0 : least(departure, verdict->late_ns);
-    add(&rank->departure_ns, departure);
-    add(&rank->program_ns, verdict->late_ns - departure);
 }
 
 static int compare_times(const void *left, const void *right)
@@ -134,124 +137,160 @@ static int compare_times(const void *left, const void *right)
     return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Places in the order of arrival; without memory for that, none are added. */
-static void add_order(struct poise_monitor_operation *operation,
+/* Few: each is compared with each, which no branch depends on. */
+static void order_few(struct poise_monitor_operation *operation,
                       const struct poise_monitor_span *spans)
 {
-    const struct poise_monitor_span *few[64], **order = few;
-    int size = operation->size;
-    if (size > 64) {
-        order = malloc((size_t)size * sizeof *order);
+    unsigned places[ORDER_SIZE] = {0};
+    for (int i = 1; i < operation->size; i++) {
+        for (int k = 0; k < i; k++) {
+            unsigned later = spans[i].enter_ns >= spans[k].enter_ns;
+            places[i] += later;
+            places[k] += 1 - later;
+        }
     }
+    for (int i = 0; i < operation->size; i++) {
+        operation->ranks[i].order_sum += places[i];
+    }
+    operation->ordered++;
+}
+
+/* Without memory for that, they are not put in order. */
+static void order_many(struct poise_monitor_operation *operation,
+                       const struct poise_monitor_span *spans)
+{
+    size_t size = (size_t)operation->size;
+    const struct poise_monitor_span **order = malloc(size * sizeof *order);
     if (!order) {
         return;
     }
-    for (int i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i++) {
         order[i] = &spans[i];
     }
-    qsort(order, (size_t)size, sizeof *order, compare_times);
-    for (int i = 0; i < size; i++) {
-        operation->ranks[order[i]->rank].order_sum += (uint64_t)i;
+    qsort(order, size, sizeof *order, compare_times);
+    for (size_t i = 0; i < size; i++) {
+        operation->ranks[order[i]->rank].order_sum += i;
     }
-    if (order != few) {
-        free(order);
+    operation->ordered++;
+    free(order);
+}
+
+void mon_last_arrivals(const struct poise_monitor_operation *shown,
+                       const struct poise_monitor_span *spans,
+                       const struct poise_monitor_verdict *verdict, void *arg)
+{
+    struct poise_monitor_operation *operation = &own(shown)->shown;
+    (void)arg;
+    operation->ranks[verdict->first].first++;
+    if (verdict->rank >= 0) {
+        operation->ranks[verdict->rank].caused++;
     }
+    if (operation->size <= ORDER_SIZE) {
+        order_few(operation, spans);
+    } else if (operation->calls % ORDER_CALLS == 0) {
+        order_many(operation, spans);
+    }
+    if (verdict->last >= 0) {
+        add_late(operation, verdict);
+    }
+    operation->calls++;
+    operation->uncertain += !verdict->is_certain;
+    operation->causes[verdict->cause]++;
 }
 
 static void add_ranks(struct poise_monitor_operation *operation,
                       const struct poise_monitor_span *spans,
                       const struct poise_monitor_verdict *verdict)
 {
-    int64_t came =
-        verdict->last < 0 ? -MON_TIME_MOST : spans[verdict->last].enter_ns;
-    int64_t left = INT64_MAX;
-    for (int i = 0; i < operation->size; i++) {
-        left = least(left, spans[i].left_ns);
-    }
+    int64_t came = verdict->last < 0 ? -MON_TIME_MOST : verdict->came_ns;
     /* Departures are compared from when all were there. */
-    left = left > came ? left : came;
+    int64_t left =
+        verdict->first_left_ns > came ? verdict->first_left_ns : came;
     for (int i = 0; i < operation->size; i++) {
         struct poise_monitor_rank *rank = &operation->ranks[i];
-        poise_monitor_statistic_add(&rank->arrival_wait,
-                                    least(spans[i].left_ns, came) -
-                                        spans[i].enter_ns);
-        poise_monitor_statistic_add(&rank->departure_wait,
-                                    spans[i].left_ns - left);
+        mon_statistic_add(&rank->arrival_wait,
+                          least(spans[i].left_ns, came) - spans[i].enter_ns);
+        mon_statistic_add(&rank->departure_wait, spans[i].left_ns - left);
     }
-    operation->ranks[verdict->first].first++;
-    if (verdict->rank >= 0) {
-        operation->ranks[verdict->rank].caused++;
-    }
-    add_order(operation, spans);
 }
 
 /* ---- the tree ----------------------------------------------------------- */
 
-/* One place of the tree. */
-struct place {
-    int last;        /* to arrive: its own rank, or one that joins it */
-    int64_t came_ns; /* when */
-    int64_t left_ns; /* the first departure */
-};
-
-static struct place look(const struct poise_monitor_span *spans, int size,
-                         int at)
+/* All places, by what their own ranks did and by those that join them. */
+static void fill_hops(struct mon_hop *hops,
+                      const struct poise_monitor_span *spans, int size)
 {
-    struct place place = {.last = at,
-                          .came_ns = spans[at].enter_ns,
-                          .left_ns = spans[at].left_ns};
     for (int i = 0; i < size; i++) {
-        if (spans[i].parent != at) {
+        hops[i] = (struct mon_hop){.last = i,
+                                   .came_ns = spans[i].enter_ns,
+                                   .left_ns = spans[i].left_ns};
+    }
+    for (int i = 0; i < size; i++) {
+        if (spans[i].parent < 0) {
             continue;
         }
-        if (spans[i].arrived_ns > place.came_ns) {
-            place.last = i;
-            place.came_ns = spans[i].arrived_ns;
+        struct mon_hop *above = &hops[spans[i].parent];
+        if (spans[i].arrived_ns > above->came_ns) {
+            above->last = i;
+            above->came_ns = spans[i].arrived_ns;
         }
-        place.left_ns = least(place.left_ns, spans[i].released_ns);
+        above->left_ns = least(above->left_ns, spans[i].released_ns);
     }
-    return place;
 }
 
 /* A rank that joins `above`, at the place of that one. */
 static void add_joined(struct poise_monitor_wrapper *wrapper,
                        const struct poise_monitor_span *span,
                        const struct poise_monitor_span *above,
-                       const struct place *place)
+                       const struct mon_hop *hop)
 {
-    poise_monitor_statistic_add(&wrapper->arrival_wait,
-                                place->came_ns - span->arrived_ns);
-    poise_monitor_statistic_add(&wrapper->departure_wait,
-                                span->released_ns - place->left_ns);
-    if (place->last == span->rank) {
+    mon_statistic_add(&wrapper->arrival_wait, hop->came_ns - span->arrived_ns);
+    mon_statistic_add(&wrapper->departure_wait,
+                      span->released_ns - hop->left_ns);
+    if (hop->last == span->rank) {
         /* (t4 - t1) - (t3 - t2): each pair is of one clock. */
         wrapper->last_above++;
-        poise_monitor_statistic_add(
-            &wrapper->two_way, span->released_ns - span->arrived_ns -
-                                   (above->released_ns - above->arrived_ns));
+        mon_statistic_add(&wrapper->two_way,
+                          span->released_ns - span->arrived_ns -
+                              (above->released_ns - above->arrived_ns));
     }
 }
 
-void mon_wrappers_add(struct poise_monitor_operation *operation,
-                      const struct poise_monitor_span *spans)
+static bool make_wrappers(struct mon_operation *operation)
 {
-    int size = operation->size;
-    for (int at = 0; at < size; at++) {
-        struct poise_monitor_wrapper *wrapper = &operation->wrappers[at];
+    struct poise_monitor_operation *shown = &operation->shown;
+    size_t size = (size_t)shown->size;
+    if (!operation->hops) {
+        operation->hops =
+            mon_alloc(operation->monitor, size, sizeof *operation->hops);
+    }
+    if (operation->hops && !shown->wrappers) {
+        shown->wrappers =
+            mon_alloc(operation->monitor, size, sizeof *shown->wrappers);
+        for (size_t i = 0; shown->wrappers && i < size; i++) {
+            shown->wrappers[i].parent = -1;
+        }
+    }
+    return shown->wrappers != NULL;
+}
+
+static void add_wrappers(struct mon_operation *operation,
+                         const struct poise_monitor_span *spans)
+{
+    const struct mon_hop *hops = operation->hops;
+    fill_hops(operation->hops, spans, operation->shown.size);
+    for (int at = 0; at < operation->shown.size; at++) {
+        struct poise_monitor_wrapper *wrapper = &operation->shown.wrappers[at];
         const struct poise_monitor_span *span = &spans[at];
-        struct place place = look(spans, size, at);
         wrapper->parent = span->parent;
         wrapper->calls++;
-        wrapper->last_here += place.last == at;
-        poise_monitor_statistic_add(&wrapper->down,
-                                    span->arrived_ns - place.came_ns);
-        poise_monitor_statistic_add(&wrapper->up,
-                                    place.left_ns - span->released_ns);
-        poise_monitor_statistic_add(&wrapper->total,
-                                    span->left_ns - span->arrived_ns);
+        wrapper->last_here += hops[at].last == at;
+        mon_statistic_add(&wrapper->down, span->arrived_ns - hops[at].came_ns);
+        mon_statistic_add(&wrapper->up, hops[at].left_ns - span->released_ns);
+        mon_statistic_add(&wrapper->total, span->left_ns - span->arrived_ns);
         if (span->parent >= 0) {
-            struct place above = look(spans, size, span->parent);
-            add_joined(wrapper, span, &spans[span->parent], &above);
+            add_joined(wrapper, span, &spans[span->parent],
+                       &hops[span->parent]);
         }
     }
 }
@@ -301,11 +340,12 @@ static void keep_worst(struct poise_monitor_operation *operation,
                        const struct poise_monitor_worst *worst)
 {
     unsigned at = operation->worst_count;
+    if (at == POISE_MONITOR_WORST &&
+        operation->worst[at - 1].total_ns >= worst->total_ns) {
+        return;
+    }
     while (at > 0 && operation->worst[at - 1].total_ns < worst->total_ns) {
         at--;
-    }
-    if (at == POISE_MONITOR_WORST) {
-        return;
     }
     if (operation->worst_count < POISE_MONITOR_WORST) {
         operation->worst_count++;
@@ -315,32 +355,27 @@ static void keep_worst(struct poise_monitor_operation *operation,
     operation->worst[at] = *worst;
 }
 
-void mon_operation_add(struct poise_monitor_operation *operation,
-                       const struct mon_group *group,
-                       const struct poise_monitor_span *spans,
-                       const struct poise_monitor_verdict *verdict)
+void mon_statistics(const struct poise_monitor_operation *shown,
+                    const struct poise_monitor_span *spans,
+                    const struct poise_monitor_verdict *verdict, void *arg)
 {
+    struct mon_operation *all = own(shown);
+    struct poise_monitor_operation *operation = &all->shown;
     int64_t total =
         verdict->arrival_ns + verdict->reduce_ns + verdict->broadcast_ns;
-    bool failed = false;
-    for (int i = 0; i < operation->size; i++) {
-        operation->bytes += spans[i].bytes;
-        add(&operation->inside_ns, spans[i].left_ns - spans[i].enter_ns);
-        failed = failed || spans[i].code != 0;
-    }
-    operation->calls++;
-    operation->failed += failed;
-    operation->uncertain += !verdict->is_certain;
-    operation->causes[verdict->cause]++;
-    poise_monitor_statistic_add(&operation->total, total);
-    poise_monitor_statistic_add(&operation->arrival, verdict->arrival_ns);
-    poise_monitor_statistic_add(&operation->broadcast, verdict->broadcast_ns);
-    if (verdict->has_hops) {
-        poise_monitor_statistic_add(&operation->reduce, verdict->reduce_ns);
-    }
+    (void)arg;
+    operation->bytes += verdict->bytes;
+    add(&operation->inside_ns, verdict->inside_ns);
+    operation->failed += verdict->failed;
+    mon_statistic_add(&operation->total, total);
+    mon_statistic_add(&operation->arrival, verdict->arrival_ns);
+    mon_statistic_add(&operation->broadcast, verdict->broadcast_ns);
     add_ranks(operation, spans, verdict);
-    if (verdict->last >= 0) {
-        add_late(operation, group, spans, verdict);
+    if (verdict->has_hops) {
+        mon_statistic_add(&operation->reduce, verdict->reduce_ns);
+        if (make_wrappers(all)) {
+            add_wrappers(all, spans);
+        }
     }
     keep_worst(operation, &(struct poise_monitor_worst){
                               .sequence = spans[0].sequence,

@@ -6,35 +6,11 @@
  */
 #include "internal.h"
 
+#include "mon/analyse/analyse.h"
+#include "mon/scope/scope.h"
+
 #include <stdio.h>
 #include <string.h>
-
-__extension__ typedef __int128 wide;
-
-/* A division of 128 bits takes longer than all else that is done to a time. */
-uint64_t collect_scale(uint64_t tick_hz)
-{
-    wide scale = ((wide)1000000000 << COLLECT_SHIFT) / (wide)tick_hz;
-    return scale <= INT64_MAX ? (uint64_t)scale : 0;
-}
-
-int64_t collect_ns(const struct collect_clock *clock, uint64_t ticks,
-                   uint64_t *error_ns)
-{
-    int64_t ns = 0;
-    if (clock->session) {
-        poise_trace_session_time(clock->session, clock->file, ticks, &ns,
-                                 error_ns);
-        return ns;
-    }
-    *error_ns = 0;
-    wide since = (wide)ticks - (wide)clock->start_ticks;
-    since = clock->scale ? since * (wide)clock->scale >> COLLECT_SHIFT
-                         : since * 1000000000 / (wide)clock->tick_hz;
-    return since > INT64_MAX   ? INT64_MAX
-           : since < INT64_MIN ? INT64_MIN
-                               : (int64_t)since;
-}
 
 /* ---- what a record is of ------------------------------------------------ */
 
@@ -60,22 +36,20 @@ static void announce(struct collect_places *places,
     bool is_tree = from->type == POISE_TRACE_HOP;
     int64_t operation =
         poise_monitor_name(places->monitor, is_tree ? "(tree)" : from->name);
-    to->group = is_tree ? tree_group(from->group) : from->group;
     snprintf(name, sizeof name, "%.*s", (int)sizeof from->group_name - 1,
              from->group_name[0] ? from->group_name : "-");
     to->operation = operation < 0 ? UINT32_MAX : (uint32_t)operation;
-    poise_monitor_group(places->monitor, to->group, name,
-                        size_of(places, from));
+    int64_t group = poise_monitor_group(
+        places->monitor, is_tree ? tree_group(from->group) : from->group, name,
+        size_of(places, from));
+    to->group = group < 0 ? UINT32_MAX : (uint32_t)group;
 }
 
-static struct collect_place place_of(struct collect_places *places,
-                                     uint32_t collector)
+/* Look up a collector that was not met yet, or not lately. */
+static void learn(struct collect_places *places, struct collect_place *entry,
+                  uint32_t collector)
 {
-    struct collect_place *entry = &places->entries[collector % COLLECT_PLACES];
     struct poise_trace_place place;
-    if (entry->collector == collector) {
-        return *entry;
-    }
     *entry = (struct collect_place){.collector = collector};
     if (collector < POISE_TRACE_COLLECTOR) {
         /* Of a bare type: nobody knows whose call it is. */
@@ -92,49 +66,57 @@ static struct collect_place place_of(struct collect_places *places,
         entry->type = place.type;
         announce(places, &place, entry);
     }
-    return *entry;
+}
+
+static const struct collect_place *place_of(struct collect_places *places,
+                                            uint32_t collector)
+{
+    struct collect_place *entry = &places->entries[collector % COLLECT_PLACES];
+    if (__builtin_expect(entry->collector != collector, 0)) {
+        learn(places, entry, collector);
+    }
+    return entry;
 }
 
 /* ---- joining ------------------------------------------------------------ */
 
 static void add_call(struct collect_places *places,
-                     const struct collect_clock *clock,
+                     const struct scope_clock *clock,
                      const struct collect_place *place,
                      const struct poise_trace_event *call,
-                     const struct poise_trace_event *hop)
+                     const struct collect_join *join)
 {
     uint64_t error;
-    struct poise_monitor_span span = {
-        .group = place->group,
-        .sequence = call->sequence,
-        .rank = place->rank,
-        .operation = place->operation,
-        .clock = clock->number,
-    };
     bool is_tree = place->type == POISE_TRACE_HOP;
-    span.enter_ns = collect_ns(clock, call->values[0], &span.error_ns);
-    span.left_ns = collect_ns(clock, call->values[is_tree ? 3 : 1], &error);
-    if (!is_tree) {
-        span.bytes = call->values[2];
-        span.code = (int32_t)call->values[3];
+    struct poise_monitor_span *span =
+        mon_part(places->monitor, place->group, call->sequence, place->rank);
+    if (!span) {
+        return;
     }
-    if (hop) {
-        span.has_hop = true;
-        span.parent = place_of(places, hop->collector).parent;
-        span.arrived_ns = collect_ns(clock, hop->values[1], &error);
-        span.released_ns = collect_ns(clock, hop->values[2], &error);
+    span->enter_ns = scope_ns(clock, call->values[0], &span->error_ns);
+    span->left_ns = scope_ns(clock, call->values[is_tree ? 3 : 1], &error);
+    span->bytes = is_tree ? 0 : call->values[2];
+    span->code = is_tree ? 0 : (int32_t)call->values[3];
+    span->clock = clock->number;
+    span->operation = place->operation;
+    span->has_hop = join != NULL;
+    span->parent = join ? join->parent : 0;
+    if (join) {
+        span->arrived_ns = scope_ns(clock, join->hop.values[1], &error);
+        span->released_ns = scope_ns(clock, join->hop.values[2], &error);
     }
-    poise_monitor_add(places->monitor, &span);
+    mon_part_done(places->monitor, span);
 }
 
 /* The last hop is nobody's but the tree's. */
 static void end_hop(struct collect_join *join, struct collect_places *places,
-                    const struct collect_clock *clock)
+                    const struct scope_clock *clock)
 {
     if (join->has_hop) {
-        struct collect_place place = place_of(places, join->hop.collector);
-        if (place.type == POISE_TRACE_HOP) {
-            add_call(places, clock, &place, &join->hop, &join->hop);
+        const struct collect_place *place =
+            place_of(places, join->hop.collector);
+        if (place->type == POISE_TRACE_HOP) {
+            add_call(places, clock, place, &join->hop, join);
         }
         join->ended = join->hop.values[0];
     }
@@ -150,27 +132,39 @@ static bool is_around(const struct poise_trace_event *call,
            (join->ended == 0 || join->ended < call->values[0]);
 }
 
-void collect_join_add(struct collect_join *join, struct collect_places *places,
-                      const struct collect_clock *clock,
-                      const struct poise_trace_event *event)
+static void add_hop(struct collect_join *join, struct collect_places *places,
+                    const struct scope_clock *clock,
+                    const struct poise_trace_event *hop, int32_t parent)
 {
-    struct collect_place place = place_of(places, event->collector);
-    if (place.type == POISE_TRACE_HOP) {
-        end_hop(join, places, clock);
-        join->has_hop = true;
-        join->hop = *event;
-    } else if (place.type == POISE_TRACE_CALL) {
-        bool joined = is_around(event, join);
-        if (!joined) {
-            end_hop(join, places, clock);
+    end_hop(join, places, clock);
+    join->has_hop = true;
+    join->parent = parent;
+    join->hop = *hop;
+}
+
+void collect_join_add(struct collect_join *join, struct collect_places *places,
+                      const struct scope_clock *clock,
+                      const struct poise_trace_event *events, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct poise_trace_event *event = &events[i];
+        const struct collect_place *place = place_of(places, event->collector);
+        if (place->type == POISE_TRACE_HOP) {
+            add_hop(join, places, clock, event, place->parent);
+        } else if (place->type == POISE_TRACE_CALL) {
+            bool joined = is_around(event, join);
+            if (!joined && join->has_hop) {
+                end_hop(join, places, clock);
+                place = place_of(places, event->collector);
+            }
+            add_call(places, clock, place, event, joined ? join : NULL);
+            join->has_hop = false;
         }
-        add_call(places, clock, &place, event, joined ? &join->hop : NULL);
-        join->has_hop = false;
     }
 }
 
 void collect_join_end(struct collect_join *join, struct collect_places *places,
-                      const struct collect_clock *clock)
+                      const struct scope_clock *clock)
 {
     end_hop(join, places, clock);
 }

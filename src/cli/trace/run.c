@@ -233,7 +233,8 @@ static int watch_and_report(const struct values *values,
         /* The program comes first. */
         setpriority(PRIO_PROCESS, 0, 19);
         int code = watch(reader, &child);
-        if (code < 0) {
+        /* A launcher that failed has said why nothing was recorded. */
+        if (code < 0 && !(code == -ENOENT && child.status != 0)) {
             cli_say_error("trace run");
         }
         status = code < 0

@@ -1,5 +1,6 @@
 /* poise trace run: watch the collectives of an MPI program while it runs. */
 #include "monitor.h"
+#include "trace.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -13,6 +14,7 @@
 struct values {
     struct cli_common common;
     const char *mpi, *trace, *output, *report, *timeline;
+    struct trace_exports exports;
     bool json;
 };
 
@@ -33,6 +35,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "timeline", .arg = "FILE",
      .help = "write the last calls there, for Perfetto and chrome://tracing",
      .offset = offsetof(struct values, timeline)},
+    TRACE_EXPORT_OPTIONS(struct values, exports),
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
     CLI_COMMON_OPTIONS(struct values, common),
@@ -214,6 +217,22 @@ static int report(const struct values *values,
     return written == CLI_DONE ? CLI_DONE : CLI_WRAPPER_FAILED;
 }
 
+/* What the rings still hold. */
+static int export_records(const struct values *values, const char *path)
+{
+    struct poise_trace_session *session;
+    if (!values->exports.perfetto && !values->exports.otf2) {
+        return CLI_DONE;
+    }
+    int code = poise_trace_session_open(&path, 1, &session);
+    if (code < 0) {
+        return cli_fail("trace run", code);
+    }
+    int status = trace_export("trace run", session, &values->exports);
+    poise_trace_session_close(session);
+    return status == CLI_DONE ? CLI_DONE : CLI_WRAPPER_FAILED;
+}
+
 static int watch_and_report(const struct values *values,
                             const struct place *place,
                             struct poise_monitor *monitor, char **line)
@@ -240,6 +259,10 @@ static int watch_and_report(const struct values *values,
         status = code < 0
                      ? CLI_WRAPPER_FAILED
                      : report(values, monitor, reader, timeline, child.status);
+        if (code == 0) {
+            int written = export_records(values, place->path);
+            status = status == CLI_DONE ? written : status;
+        }
         status = child.status != 0 ? child.status : status;
     }
     poise_monitor_reader_source(reader, &source);

@@ -7,6 +7,7 @@
 
 struct values {
     struct cli_common common;
+    struct trace_exports exports;
     bool events, json;
 };
 
@@ -16,6 +17,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, events)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
+    TRACE_EXPORT_OPTIONS(struct values, exports),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -34,7 +36,8 @@ static const struct poise_option options[] = {
     "poise walk --trace t /data\trecord\n"                                     \
     "POISE_TRACE=t poise bfs --scale 16\tthe same, with any command\n"         \
     "poise trace show t\twhat each thread did, in numbers\n"                   \
-    "poise trace show --events t\tand event by event\n"
+    "poise trace show --events t\tand event by event\n"                        \
+    "poise trace show --perfetto t.pftrace t\tfor ui.perfetto.dev\n"
 #define EXITS                                                                  \
     "0\tall files were read\n1\ta file could not be read\n2\twrong use\n"
 
@@ -417,6 +420,9 @@ static int show_session(const char *const *paths, size_t count,
     } else {
         status = cli_write("trace", &out);
         warn(&show);
+        if (trace_export("trace", session, &values->exports) != CLI_DONE) {
+            status = CLI_PARTLY;
+        }
     }
     free_show(&show);
     poise_buf_free(&out);
@@ -451,6 +457,22 @@ static size_t open_operands(char **words, int count, struct operand *out,
         poise_trace_close(view);
     }
     return opened;
+}
+
+/* An export is of one session. */
+static bool are_several(const struct operand *operands, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (memcmp(operands[i].session, operands[0].session,
+                   sizeof operands[0].session) != 0) {
+            cli_say("trace",
+                    "'%s' and '%s' are of different sessions: export one at a "
+                    "time",
+                    operands[0].path, operands[i].path);
+            return true;
+        }
+    }
+    return false;
 }
 
 static int show_operands(struct operand *operands, size_t count,
@@ -490,6 +512,12 @@ static int run(const struct poise_command *command, int argc, char **argv)
         cli_say("trace", "name a file that --trace wrote");
         return CLI_WRONG_USE;
     }
+    struct cli_standard standard;
+    status = cli_standard_output("trace", values.json, &values.exports.perfetto,
+                                 NULL, &standard);
+    if (status != CLI_DONE) {
+        return status;
+    }
     size_t count = (size_t)(argc - first);
     struct operand *operands = poise_alloc(count, sizeof *operands);
     const char **paths = poise_alloc(count, sizeof *paths);
@@ -498,7 +526,10 @@ static int run(const struct poise_command *command, int argc, char **argv)
         status = CLI_PARTLY;
     } else {
         count = open_operands(argv + first, argc - first, operands, &status);
-        if (show_operands(operands, count, paths, &values) != CLI_DONE) {
+        if ((values.exports.perfetto || values.exports.otf2) &&
+            are_several(operands, count)) {
+            status = CLI_WRONG_USE;
+        } else if (show_operands(operands, count, paths, &values) != CLI_DONE) {
             status = CLI_PARTLY;
         }
     }

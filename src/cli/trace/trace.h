@@ -56,4 +56,23 @@ int trace_text(const struct trace_show *show, struct poise_buf *out);
 int trace_text_events(struct trace_show *show, struct poise_buf *out);
 int trace_json(struct trace_show *show, bool events, struct poise_buf *out);
 
+/** Where a session goes for other people's tools; NULL: nowhere. */
+struct trace_exports {
+    const char *perfetto, *otf2;
+};
+/** Its options, of a struct of values that has such a member. */
+#define TRACE_EXPORT_OPTIONS(type, member)                                     \
+    {POISE_OPTION_STRING, .name = "perfetto", .arg = "FILE",                   \
+     .help = "write the records there, as Perfetto's binary trace",            \
+     .offset = offsetof(type, member.perfetto)},                               \
+    {                                                                          \
+        POISE_OPTION_STRING,                                                   \
+            .name = "otf2", .arg = "DIR",                                      \
+            .help = "write the records there, as an OTF2 archive",             \
+            .offset = offsetof(type, member.otf2)                              \
+    }
+/** Write them; CLI_DONE, or the reason is printed. */
+int trace_export(const char *command, struct poise_trace_session *session,
+                 const struct trace_exports *to);
+
 #endif

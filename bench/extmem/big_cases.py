@@ -174,8 +174,8 @@ def poise_run(argv, limit, out, inside=False):
 def poise_sort(source, out, kind, limit, *flags):
     # A sixteenth of the group for the program itself and its stacks.
     return poise_run([POISE, "sort", "--type", kind, "--json", "--memory",
-                      str(limit - limit // 16), *flags, source, out], limit,
-                     out)
+                      str(limit - limit // 16), *flags, source, "-o", out],
+                     limit, out)
 
 
 def stxxl_sort(program, source, kind, limit, place, size):
@@ -420,7 +420,7 @@ def show_processes(report, table, name, place, size, repeat):
             source = make_input(place, kind, size)
             argv = [POISE, "sort", "--type", kind, "--json",
                     "--memory", str(limit),
-                    source, out]
+                    source, "-o", out]
             group = size
         rows = processes(argv, group, out, kind == "list")
         for _ in range(repeat):

@@ -164,7 +164,8 @@ def show_disks(report, table, place, repeat):
             argv = throttle.inside(
                 [POISE, "sort", "--type", "u64", "--json", "--threads=2",
                  "--memory",
-                 str(limit - limit // 16), "--scratch", scratch, source, out])
+                 str(limit - limit // 16), "--scratch", scratch, source, "-o",
+                 out])
 
             def run():
                 _, peak, text, problem = limited(argv, limit)
@@ -219,7 +220,7 @@ def show_hosts(report, table, place, size, repeat):
                 argv += ([":"] if i else []) + ["-n", "1", *groups[i].inside(
                     ["env", f"POISE_TOPOLOGY=1x{hosts}x1", POISE, "sort",
                      "--type", "u64", "--json", "--threads=1", "--memory",
-                     str(HOST_MEMORY), source, out])]
+                     str(HOST_MEMORY), source, "-o", out])]
 
             def run(argv=argv):
                 _, peak, text, problem = limited(argv, 1024 * MIB)
@@ -370,7 +371,7 @@ def show_parts(report, table, place):
             done = subprocess.run(
                 [POISE, "sort", "--type", kind, "--json", "--threads=2",
                  "--memory",
-                 str(PART_MEMORY), path, out], check=True,
+                 str(PART_MEMORY), path, "-o", out], check=True,
                 capture_output=True, text=True)
             said = json.loads(done.stdout)
             mean = said["mean_bucket_bytes"]

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -177,6 +178,71 @@ static void test_traffic(void **state)
         assert_true(result.read_bytes < 2 * bytes + bytes / 2);
         assert_true(result.written_bytes < 2 * bytes + bytes / 8);
     }
+}
+
+/* Slots over disks of unequal room: each has a place of its own, side by side
+ * as long as there is room on all, and no disk but the last has more than fit.
+ */
+static void test_uneven_disks(void **state)
+{
+    static const uint64_t rooms[][4] = {
+        {5, 5, 5, 5}, {0, 3, 3, 9}, {1, 2, 40, 50}, {0, 0, 0, 7}, {7, 0, 0, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        for (size_t count = 1; count <= 4; count++) {
+            char names[4];
+            struct poise_disk *disks[4];
+            uint64_t own[4], used[4] = {0};
+            struct extmem_store store = {.disks = disks,
+                                         .disk_count = count,
+                                         .rooms = own,
+                                         .block_bytes = 512};
+
+            memcpy(own, rooms[i], sizeof own);
+            for (size_t j = 0; j < count; j++) {
+                disks[j] = (struct poise_disk *)(void *)&names[j];
+                own[j] = j > 0 && own[j] < own[j - 1] ? own[j - 1] : own[j];
+            }
+            for (uint64_t slot = 0; slot < 200; slot++) {
+                uint64_t place;
+                size_t j = (size_t)((char *)extmem_store_place(&store, slot, 7,
+                                                               &place) -
+                                    names);
+
+                /* A disk's slots come in the order of their places. */
+                assert_int_equal(place, used[j]++ * 512 + 7);
+                assert_true(j == count - 1 || used[j] <= own[j]);
+                for (size_t k = 0; k < count; k++) {
+                    assert_true(used[j] <= used[k] + 1 || used[k] >= own[k]);
+                }
+            }
+        }
+    }
+}
+
+/* Three descriptors are enough for what fits memory: input and output. */
+static void test_few_descriptors(void **state)
+{
+    struct poise_sort_options options = options_of("u64", NULL, 16 << 20);
+    struct poise_sort_result result;
+    struct rlimit was, few;
+    int lowest = dup(0), code;
+
+    (void)state;
+    close(lowest);
+    assert_int_equal(
+        poise_sort_generate(in_path, &options, POISE_SORT_RANDOM, 20000, 1), 0);
+    unlink(out_path);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = was;
+    few.rlim_cur = (rlim_t)lowest + 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    code = poise_sort_run(in_path, out_path, &options, &result);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_int_equal(code, 0);
+    assert_int_equal(result.items_out, 20000);
+    assert_string_equal(result.engine, "threads");
 }
 
 /* ---- order -------------------------------------------------------------- */
@@ -588,8 +654,9 @@ static void test_faults(void **state)
     check_fault(POISE_FAULT_WRITE, EIO, "record:50,0,10", false);
     check_fault(POISE_FAULT_ALLOC, ENOMEM, "record:100,0,10", false);
     check_fault(POISE_FAULT_ALLOC, ENOMEM, "lines", true);
-    check_fault(POISE_FAULT_OPEN, EMFILE, "u64", false);
-    check_fault(POISE_FAULT_STAT, EIO, "u64", false);
+    /* More than memory: what fits opens no scratch file. */
+    check_fault(POISE_FAULT_OPEN, EMFILE, "record:100,0,10", false);
+    check_fault(POISE_FAULT_STAT, EIO, "record:100,0,10", false);
     check_fault(POISE_FAULT_RENAME, EIO, "u32", false);
 }
 
@@ -600,6 +667,8 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_ways),
         cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_uneven_disks),
+        cmocka_unit_test(test_few_descriptors),
         cmocka_unit_test(test_floats),
         cmocka_unit_test(test_stable),
         cmocka_unit_test(test_unique_words),

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Some file systems accept O_DIRECT and then refuse each transfer. */
@@ -196,6 +197,17 @@ ssize_t poise_disk_wait(struct poise_disk_transfer *transfer)
     return (ssize_t)transfer->done;
 }
 
+/* A ring takes a descriptor for itself, which files may need more. They get the
+ * lowest number that is free. */
+static bool descriptors_are_few(int latest)
+{
+    enum { SPARE = 16 };
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           limit.rlim_cur <= (rlim_t)latest + SPARE;
+}
+
 static int start_engine(struct poise_disk *disk, enum poise_disk_engine engine)
 {
     int code;
@@ -204,7 +216,8 @@ static int start_engine(struct poise_disk *disk, enum poise_disk_engine engine)
      * faster than a control group of little memory cleans them, which then
      * kills. */
     if (engine == POISE_DISK_THREADS ||
-        (engine == POISE_DISK_AUTO && !disk->direct)) {
+        (engine == POISE_DISK_AUTO &&
+         (!disk->direct || descriptors_are_few(disk->fd)))) {
         return disk_threads_start(disk);
     }
     code = disk_ring_create(disk->depth, &disk->ring);

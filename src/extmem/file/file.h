@@ -34,6 +34,7 @@ struct extmem_input {
     /** One character with which it ends: one that does not is copied, with it.
      * NULL: it may end as it likes. */
     const char *ending;
+    bool together; /**< several are copied into one file, however few */
     const struct poise_disk_options *disk;
 };
 /** Open an input. What is no regular file (a pipe, a device, a socket) is first
@@ -91,11 +92,15 @@ struct extmem_inputs {
     uint64_t bytes;
 };
 /** Open `first` and, behind it, `more`, of which all but the last end with
- * first->ending. Beyond 16 files, and where extmem_input_open does so, they are
- * copied into a scratch file; several processes refuse that. */
+ * first->ending. Beyond 16 files, where there are too few descriptors, and
+ * where extmem_input_open does so, they are copied into a scratch file; several
+ * processes refuse that. */
 int extmem_inputs_open(const struct extmem_input *first,
                        const char *const *more, size_t more_count,
                        struct extmem_inputs *out);
+/** Whether they can be opened again: nothing was copied of what can be read
+ * once only. */
+bool extmem_inputs_can_close(const struct extmem_inputs *inputs);
 /** Inputs of zeros are closed. */
 void extmem_inputs_close(struct extmem_inputs *inputs);
 /** As extmem_fetch_start; the bytes end with their file: see fetch->len. `at`
@@ -134,30 +139,40 @@ void extmem_reader_close(struct extmem_reader *reader);
 
 /* ---- scratch files (store.c) -------------------------------------------- */
 
-/** Blocks striped over scratch files, by the number of their slot. */
-struct extmem_store {
-    struct poise_disk **disks; /**< owned */
-    size_t disk_count;
-    size_t block_bytes;
-    uint64_t next_slot; /**< __atomic: never used so far */
-    uint64_t *free_slots;
-    size_t free_count, free_room;
-    pthread_mutex_t lock; /**< of free_slots */
-};
 struct extmem_scratch {
     const char *const *folders;
     size_t folder_count;
     const char *default_folder; /**< if there is no other */
-    uint64_t need_bytes;        /**< -ENOSPC if there is less */
+    uint64_t need_bytes;        /**< -ENOSPC if all have less together */
     const struct poise_disk_options *disk;
 };
-/** With block_bytes set. The files have no names: nothing is left of them when
- * the process ends, however it does. */
+
+/** Blocks striped over scratch files, by the number of their slot: over all of
+ * them, as long as there is room on each, then over those that have more. */
+struct extmem_store {
+    struct poise_disk **disks; /**< owned; with less room ones first */
+    size_t disk_count;
+    uint64_t *rooms; /**< owned; slots of each disk; the last one's do not
+                          count: it takes what is beyond all rooms */
+    size_t block_bytes;
+    uint64_t next_slot; /**< __atomic: never used so far */
+    uint64_t *free_slots;
+    size_t free_count, free_room;
+    pthread_mutex_t lock;          /**< of free_slots */
+    struct extmem_scratch scratch; /**< what it was opened with */
+    bool is_open, is_lazy;         /**< files are made with the first slot */
+    int code;                      /**< how that went */
+};
+/** With block_bytes set. Where no bytes are needed files are made when there is
+ * a slot after all, and what `scratch` points to has to live as long. Folders
+ * may have unequal room; those of one file
+ * system share what is free there. The files have no names: nothing is left of
+ * them when the process ends, however it does. */
 int extmem_store_open(struct extmem_store *store,
                       const struct extmem_scratch *scratch);
 void extmem_store_close(struct extmem_store *store);
 /** The slot for another block: one that was freed, or a new one. */
-uint64_t extmem_store_slot(struct extmem_store *store);
+int extmem_store_slot(struct extmem_store *store, uint64_t *slot);
 /** Slots may be used again. One thread at a time, and none takes slots. */
 int extmem_store_free_slots(struct extmem_store *store, const uint64_t *slots,
                             size_t count);

@@ -1,7 +1,7 @@
 /*
  * Several inputs, read as if they were one file: each where it lies, or, where
- * they are many, all copied into one scratch file first, since each would take
- * a descriptor.
+ * they are many, or descriptors few, all copied into one scratch file first,
+ * since each would take a descriptor.
  */
 #include "file.h"
 
@@ -51,31 +51,51 @@ static int open_each(struct extmem_inputs *inputs,
     return code;
 }
 
+static int spool_all(struct extmem_inputs *inputs,
+                     const struct extmem_input *first, const char *const *more,
+                     size_t more_count)
+{
+    struct poise_disk *disk = NULL;
+    uint64_t bytes = 0;
+    int code;
+
+    if (first->world) {
+        return refuse_many(first, more_count + 1);
+    }
+    code = extmem_spool_all(first, more, more_count, &disk, &bytes);
+    if (code == 0) {
+        add(inputs, disk, bytes);
+    }
+    return code;
+}
+
+static int make_room(struct extmem_inputs *inputs, size_t room)
+{
+    inputs->disks = poise_alloc(room, sizeof(struct poise_disk *));
+    inputs->begins = poise_alloc(room + 1, sizeof *inputs->begins);
+    return inputs->disks && inputs->begins ? 0 : -ENOMEM;
+}
+
 int extmem_inputs_open(const struct extmem_input *first,
                        const char *const *more, size_t more_count,
                        struct extmem_inputs *out)
 {
     struct extmem_inputs inputs = {0};
-    bool each = more_count < MOST_OPEN;
-    size_t room = each ? more_count + 1 : 1;
-    int code = 0;
+    bool each = more_count < MOST_OPEN && !(first->together && more_count > 0);
+    int code = make_room(&inputs, each ? more_count + 1 : 1);
 
-    inputs.disks = poise_alloc(room, sizeof(struct poise_disk *));
-    inputs.begins = poise_alloc(room + 1, sizeof *inputs.begins);
-    if (!inputs.disks || !inputs.begins) {
-        code = -ENOMEM;
-    } else if (each) {
-        code = open_each(&inputs, first, more, more_count);
-    } else if (first->world) {
-        code = refuse_many(first, more_count + 1);
-    } else {
-        struct poise_disk *disk = NULL;
-        uint64_t bytes = 0;
+    if (code == 0) {
+        code = each ? open_each(&inputs, first, more, more_count)
+                    : spool_all(&inputs, first, more, more_count);
+    }
+    if (code == -EMFILE && each && extmem_inputs_can_close(&inputs)) {
+        struct extmem_input together = *first;
 
-        code = extmem_spool_all(first, more, more_count, &disk, &bytes);
-        if (code == 0) {
-            add(&inputs, disk, bytes);
-        }
+        together.together = true;
+        extmem_inputs_close(&inputs);
+        return more_count > 0
+                   ? extmem_inputs_open(&together, more, more_count, out)
+                   : code;
     }
     if (code < 0) {
         extmem_inputs_close(&inputs);
@@ -83,6 +103,15 @@ int extmem_inputs_open(const struct extmem_input *first,
     }
     *out = inputs;
     return 0;
+}
+
+bool extmem_inputs_can_close(const struct extmem_inputs *inputs)
+{
+    uint64_t read, written;
+    bool is_direct;
+
+    extmem_inputs_count(inputs, &read, &written, &is_direct);
+    return written == 0;
 }
 
 void extmem_inputs_close(struct extmem_inputs *inputs)

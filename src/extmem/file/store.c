@@ -1,8 +1,10 @@
 /*
- * Scratch files: where blocks live while they are not in memory. Slot s is in
- * file s modulo the number of files. A slot belongs to who took it until it is
- * freed; no table says which are taken: the streams and pipes that hold them
- * do. The files have no names, so that a crash leaves none.
+ * Scratch files: where blocks live while they are not in memory. Slots are
+ * striped over all files as long as the one with the least room has any, then
+ * over the others, and so on: equal shares while they can be equal. A slot
+ * belongs to who took it until it is freed; no table says which are taken: the
+ * streams and pipes that hold them do. The files have no names, so that a crash
+ * leaves none.
  */
 #include "file.h"
 
@@ -12,23 +14,79 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int check_space(const char *dir, uint64_t need)
-{
-    struct poise_buf want = {0}, have = {0};
-    uint64_t free_bytes;
-    int code = poise_disk_free_bytes(dir, &free_bytes);
+/** A folder, and what it can take. */
+struct place {
+    const char *folder;
+    dev_t device;
+    uint64_t bytes; /* free there, for this folder */
+    uint64_t share; /* of what is needed, in blocks */
+};
 
-    if (code < 0 || free_bytes >= need) {
-        return code;
-    }
-    poise_human_bytes(&want, need);
-    poise_human_bytes(&have, free_bytes);
-    code = poise_error_set(ENOSPC, "write scratch files in", dir,
-                           "%s are needed and %s are free",
-                           poise_buf_str(&want), poise_buf_str(&have));
-    poise_buf_free(&want);
-    poise_buf_free(&have);
+static int refuse(const struct place *places, size_t count, uint64_t need,
+                  uint64_t have)
+{
+    struct poise_buf want_text = {0}, have_text = {0};
+    int code;
+
+    poise_human_bytes(&want_text, need);
+    poise_human_bytes(&have_text, have);
+    code = poise_error_set(ENOSPC, "write scratch files in", places[0].folder,
+                           "%s are needed and %s are free%s",
+                           poise_buf_str(&want_text), poise_buf_str(&have_text),
+                           count > 1 ? " there and in the other folders" : "");
+    poise_buf_free(&want_text);
+    poise_buf_free(&have_text);
     return code;
+}
+
+/* Folders of one file system share what is free on it. */
+static int look_at_places(struct place *places, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct stat st;
+        int code = poise_disk_free_bytes(places[i].folder, &places[i].bytes);
+
+        if (code < 0) {
+            return code;
+        }
+        if (stat(places[i].folder, &st) != 0) {
+            return poise_error_set(errno, "look at", places[i].folder, NULL);
+        }
+        places[i].device = st.st_dev;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t alike = 0;
+
+        for (size_t j = 0; j < count; j++) {
+            alike += places[j].device == places[i].device;
+        }
+        places[i].share = places[i].bytes / alike;
+    }
+    for (size_t i = 0; i < count; i++) {
+        places[i].bytes = places[i].share;
+    }
+    return 0;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* `need` blocks in equal shares, but where there is less room, which then is
+ * the whole share. Places are in the order of their room. */
+static void share_out(struct place *places, size_t count, size_t block,
+                      uint64_t need)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t fair = (need + count - i - 1) / (count - i);
+        uint64_t most = places[i].bytes / block;
+
+        places[i].share = fair < most ? fair : most;
+        need -= places[i].share;
+    }
 }
 
 /* Writes within a file can go on side by side; those that make it longer wait
@@ -44,35 +102,79 @@ static int make_room(struct poise_disk *disk, uint64_t bytes)
     return 0;
 }
 
+static int open_disks(struct extmem_store *store, const struct place *places,
+                      size_t count, const struct poise_disk_options *options)
+{
+    int code = 0;
+
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = poise_disk_scratch(places[i].folder, options, &store->disks[i]);
+        store->disk_count += code == 0;
+        store->rooms[i] = places[i].bytes / store->block_bytes;
+        if (code == 0) {
+            code = make_room(store->disks[i],
+                             places[i].share * store->block_bytes);
+        }
+    }
+    return code;
+}
+
+static int open_places(struct extmem_store *store, struct place *places,
+                       size_t count, const struct extmem_scratch *scratch)
+{
+    uint64_t have = 0;
+    int code = look_at_places(places, count);
+
+    for (size_t i = 0; i < count && code == 0; i++) {
+        have += places[i].bytes;
+    }
+    if (code == 0 && have < scratch->need_bytes) {
+        code = refuse(places, count, scratch->need_bytes, have);
+    }
+    if (code < 0) {
+        return code;
+    }
+    qsort(places, count, sizeof *places, compare_places);
+    share_out(places, count, store->block_bytes,
+              (scratch->need_bytes + store->block_bytes - 1) /
+                  store->block_bytes);
+    return open_disks(store, places, count, scratch->disk);
+}
+
+/* Make the files. */
+static int make_files(struct extmem_store *store)
+{
+    const struct extmem_scratch *scratch = &store->scratch;
+    size_t count = scratch->folder_count > 0 ? scratch->folder_count : 1;
+    struct place *places = poise_alloc(count, sizeof *places);
+    int code = 0;
+
+    store->disks = poise_alloc(count, sizeof(struct poise_disk *));
+    store->rooms = poise_alloc(count, sizeof *store->rooms);
+    if (!places || !store->disks || !store->rooms) {
+        code = -ENOMEM;
+    }
+    for (size_t i = 0; i < count && code == 0; i++) {
+        places[i].folder = scratch->folder_count > 0 ? scratch->folders[i]
+                                                     : scratch->default_folder;
+    }
+    if (code == 0) {
+        code = open_places(store, places, count, scratch);
+    }
+    free(places);
+    return code;
+}
+
 int extmem_store_open(struct extmem_store *store,
                       const struct extmem_scratch *scratch)
 {
-    const char *const *dirs = scratch->folders;
-    size_t count = scratch->folder_count;
-    int code = 0;
+    int code;
 
-    if (count == 0) {
-        dirs = &scratch->default_folder;
-        count = 1;
-    }
-    store->disks = poise_alloc(count, sizeof(struct poise_disk *));
-    if (!store->disks) {
-        return -ENOMEM;
-    }
     pthread_mutex_init(&store->lock, NULL);
-    for (size_t i = 0; i < count && code == 0; i++) {
-        uint64_t need = scratch->need_bytes / count;
-
-        code = check_space(dirs[i], need);
-        if (code == 0) {
-            code = poise_disk_scratch(dirs[i], scratch->disk, &store->disks[i]);
-            store->disk_count += code == 0;
-        }
-        if (code == 0) {
-            code =
-                make_room(store->disks[i], extmem_round_up(need, EXTMEM_PAGE));
-        }
-    }
+    store->scratch = *scratch;
+    store->is_open = true;
+    store->is_lazy = scratch->need_bytes == 0;
+    code = store->is_lazy ? 0 : make_files(store);
     if (code < 0) {
         extmem_store_close(store);
     }
@@ -81,31 +183,45 @@ int extmem_store_open(struct extmem_store *store,
 
 void extmem_store_close(struct extmem_store *store)
 {
-    if (!store->disks) {
+    if (!store->is_open) {
         return;
     }
     for (size_t i = 0; i < store->disk_count; i++) {
         poise_disk_close(store->disks[i]);
     }
     free(store->disks);
+    free(store->rooms);
     free(store->free_slots);
     pthread_mutex_destroy(&store->lock);
     store->disks = NULL;
+    store->rooms = NULL;
     store->free_slots = NULL;
+    store->disk_count = 0;
+    store->is_open = false;
 }
 
-uint64_t extmem_store_slot(struct extmem_store *store)
+int extmem_store_slot(struct extmem_store *store, uint64_t *slot)
 {
-    uint64_t slot = UINT64_MAX;
+    bool is_new;
+    int code = 0;
 
     pthread_mutex_lock(&store->lock);
-    if (store->free_count > 0) {
-        slot = store->free_slots[--store->free_count];
+    if (store->is_lazy) {
+        code = make_files(store);
+        /* What was made is closed with the store, the failure said once. */
+        store->is_lazy = false;
+        store->code = code;
+    }
+    code = store->code < 0 && code == 0 ? -ECANCELED : code;
+    is_new = store->free_count == 0;
+    if (!is_new) {
+        *slot = store->free_slots[--store->free_count];
     }
     pthread_mutex_unlock(&store->lock);
-    return slot != UINT64_MAX
-               ? slot
-               : __atomic_fetch_add(&store->next_slot, 1, __ATOMIC_RELAXED);
+    if (code == 0 && is_new) {
+        *slot = __atomic_fetch_add(&store->next_slot, 1, __ATOMIC_RELAXED);
+    }
+    return code;
 }
 
 /* Room for `more` free slots. */
@@ -142,8 +258,20 @@ struct poise_disk *extmem_store_place(const struct extmem_store *store,
                                       uint64_t slot, uint64_t at,
                                       uint64_t *place)
 {
-    *place = slot / store->disk_count * store->block_bytes + at;
-    return store->disks[slot % store->disk_count];
+    size_t first = 0, left = store->disk_count;
+    uint64_t row = 0; /* of slots, across the disks that have room for it */
+
+    for (; left > 1; first++, left--) {
+        uint64_t rows = store->rooms[first] - row;
+
+        if (slot / left < rows) {
+            break;
+        }
+        slot -= rows * left;
+        row = store->rooms[first];
+    }
+    *place = (row + slot / left) * store->block_bytes + at;
+    return store->disks[first + slot % left];
 }
 
 void extmem_store_move(struct extmem_store *store, bool is_write, uint64_t slot,

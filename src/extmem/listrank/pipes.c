@@ -45,8 +45,12 @@ int rank_pipe_turn(struct rank_pipes *pipes, struct rank_pipe *pipe)
         pipe->room = room;
     }
     if (full) {
-        uint64_t slot = extmem_store_slot(blocks->store);
+        uint64_t slot;
 
+        code = extmem_store_slot(blocks->store, &slot);
+        if (code < 0) {
+            return code;
+        }
         pipe->slots[pipe->count++] = slot;
         pipe->block = NULL;
         code = extmem_block_write(blocks, full, slot, pipes->room);

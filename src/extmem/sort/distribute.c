@@ -97,6 +97,7 @@ static int block_end(struct lane *lane, struct cursor *cursor)
 {
     struct sort_stream *stream = cursor->stream;
     struct sort_span span = {.bytes = (uint64_t)(cursor->at - cursor->begin)};
+    int code;
 
     if (is_sent(lane, cursor)) {
         packet_send(lane, cursor);
@@ -119,7 +120,10 @@ static int block_end(struct lane *lane, struct cursor *cursor)
         stream->spans[stream->count++] = span;
         return 0;
     }
-    span.slot = extmem_store_slot(&lane->run->store);
+    code = extmem_store_slot(&lane->run->store, &span.slot);
+    if (code < 0) {
+        return code;
+    }
     stream->spans[stream->count++] = span;
     return extmem_block_write(&lane->blocks, cursor->begin, span.slot,
                               span.bytes);

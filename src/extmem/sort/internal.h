@@ -193,6 +193,7 @@ struct sort_run {
     struct poise_world *world; /**< NULL: alone */
     unsigned rank, processes;
     const char *path; /**< of the first input */
+    bool together;    /**< inputs are copied into one: descriptors are few */
     struct extmem_inputs in;
     uint64_t in_bytes;
     struct sort_plan plan;

@@ -32,6 +32,7 @@ int sort_input_open(struct sort_run *run, const char *path, const char *out)
         .folders = options->scratch,
         .folder_count = options->scratch_count,
         .out = out,
+        .together = run->together,
         .disk = &options->disk,
     };
     int code = sort_type_check(&options->type);
@@ -364,6 +365,46 @@ static void note_disks(struct sort_run *run)
     result->processes = run->processes;
 }
 
+/* 1: there were too few descriptors, and nothing is lost yet. */
+static int run_once(struct sort_run *run, const char *in, const char *out)
+{
+    const struct poise_sort_options *options = run->options;
+    int code = sort_input_open(run, in, out);
+
+    if (code == 0) {
+        code = refuse_same(&run->in, out, options->in_place);
+    }
+    code = extmem_agree(run->world, code);
+    if (code == 0) {
+        code = make_plan(run);
+    }
+    if (code == 0) {
+        code = open_all(run, out);
+        if (code == -EMFILE && run->in.count > 1 && !run->world &&
+            extmem_inputs_can_close(&run->in)) {
+            code = 1;
+        }
+    }
+    if (code == 0) {
+        code = passes(run);
+    }
+    if (code == 0) {
+        note_disks(run);
+        code = sort_result_all(run->world, &run->result);
+    }
+    if (code == 0) {
+        code = extmem_output_commit_all(run->world, run->out,
+                                        run->result.bytes_out, options->sync);
+        run->out = NULL;
+    }
+    extmem_output_abort(run->out);
+    free(run->writers);
+    extmem_store_close(&run->store);
+    poise_huge_free(run->arena, run->plan.arena);
+    extmem_inputs_close(&run->in);
+    return code;
+}
+
 int poise_sort_run(const char *in, const char *out,
                    const struct poise_sort_options *options,
                    struct poise_sort_result *result)
@@ -376,40 +417,20 @@ int poise_sort_run(const char *in, const char *out,
         .world = extmem_world(options->world),
         .processes = 1,
     };
+    struct sort_run again;
     int code;
 
     if (run.world) {
         run.rank = (unsigned)poise_world_rank(run.world);
         run.processes = (unsigned)poise_world_size(run.world);
     }
-    code = sort_input_open(&run, in, out);
-    if (code == 0) {
-        code = refuse_same(&run.in, out, options->in_place);
+    again = run;
+    code = run_once(&run, in, out);
+    if (code > 0) {
+        again.together = true;
+        run = again;
+        code = run_once(&run, in, out);
     }
-    code = extmem_agree(run.world, code);
-    if (code == 0) {
-        code = make_plan(&run);
-    }
-    if (code == 0) {
-        code = open_all(&run, out);
-    }
-    if (code == 0) {
-        code = passes(&run);
-    }
-    if (code == 0) {
-        note_disks(&run);
-        code = sort_result_all(run.world, &run.result);
-    }
-    if (code == 0) {
-        code = extmem_output_commit_all(run.world, run.out,
-                                        run.result.bytes_out, options->sync);
-        run.out = NULL;
-    }
-    extmem_output_abort(run.out);
-    free(run.writers);
-    extmem_store_close(&run.store);
-    poise_huge_free(run.arena, run.plan.arena);
-    extmem_inputs_close(&run.in);
     if (code == 0 && result) {
         *result = run.result;
     }

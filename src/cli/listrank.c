@@ -274,7 +274,8 @@ static int run(const struct values *values, const char *const *operands)
                       : dispatch(values, &rank_options, operands);
     poise_strings_free(&scratch);
     free(text);
-    return cli_extmem_end("listrank", rank_options.world, status);
+    code = cli_extmem_end("listrank", rank_options.world, &status);
+    return code == CLI_DONE ? status : code;
 }
 
 /* IN, OUT, or both; "-" is standard input or output. */

@@ -24,13 +24,14 @@ bool cli_extmem_is_first(const struct poise_world *world)
     return poise_world_rank(world) == 0;
 }
 
-int cli_extmem_end(const char *name, struct poise_world *world, int status)
+int cli_extmem_end(const char *name, struct poise_world *world, int *status)
 {
-    uint64_t all = (uint64_t)status;
+    uint64_t all = (uint64_t)*status;
     int code = poise_world_reduce(world, POISE_MAX, &all, 1);
 
     poise_world_destroy(world);
-    return code < 0 ? cli_fail(name, code) : (int)all;
+    *status = code < 0 ? *status : (int)all;
+    return code < 0 ? cli_fail(name, code) : CLI_DONE;
 }
 
 double cli_seconds(uint64_t ns)

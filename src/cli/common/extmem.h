@@ -74,8 +74,9 @@ struct poise_disk_options cli_extmem_disk(const struct cli_extmem *values);
 int cli_extmem_start(const char *name, struct poise_world **world);
 /** Whether this process does what one does alone, and prints. */
 bool cli_extmem_is_first(const struct poise_world *world);
-/** Leave it: the greatest exit code of all processes. Collective. */
-int cli_extmem_end(const char *name, struct poise_world *world, int status);
+/** Leave it: *status becomes the greatest of all processes. Collective. 0, or
+ * the exit code with the error printed. */
+int cli_extmem_end(const char *name, struct poise_world *world, int *status);
 double cli_seconds(uint64_t ns);
 
 #endif

@@ -338,7 +338,7 @@ static int run(struct job *job)
     const struct values *values = job->values;
     struct poise_strings scratch = {0};
     char *text = NULL;
-    int status = cli_extmem_start("sort", &job->sort.world), code;
+    int status = failed(cli_extmem_start("sort", &job->sort.world)), code;
 
     if (status != CLI_DONE) {
         return status;
@@ -353,7 +353,8 @@ static int run(struct job *job)
     }
     poise_strings_free(&scratch);
     free(text);
-    return cli_extmem_end("sort", job->sort.world, status);
+    code = cli_extmem_end("sort", job->sort.world, &status);
+    return code == CLI_DONE ? status : failed(code);
 }
 
 /* With what items are. */
@@ -473,8 +474,8 @@ static int run_named(struct job *job)
     if (job->verifies && job->out && strcmp(job->out, "-") == 0) {
         return refuse("--verify reads the output again: it cannot be '-'");
     }
-    status = cli_standard_output("sort", values->disk.json, &job->out, NULL,
-                                 &standard);
+    status = failed(cli_standard_output("sort", values->disk.json, &job->out,
+                                        NULL, &standard));
     return status == CLI_DONE ? run_typed(job) : status;
 }
 
@@ -542,6 +543,7 @@ static int run_words(int argc, char **argv)
     int first = cli_parse(&cli_sort_command, argc, argv, &values,
                           &values.common, &status);
 
+    status = failed(status);
     if (first >= 0) {
         status = check_options(&values, argc - first);
     }

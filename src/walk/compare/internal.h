@@ -3,8 +3,8 @@
  * what it came to, entry.c compares one entry, content.c the data of two files;
  * names.c what a directory holds on the other side;
  * record.c brings differences to rank 0, where links.c finds out which names
- * belong to one file. inventory.c compares a tree with a list of it. table.c
- * writes differences as a database.
+ * belong to one file. inventory.c compares a tree with a list of it, which has
+ * a header of its own. table.c writes differences as a database.
  */
 #ifndef WALK_COMPARE_INTERNAL_H
 #define WALK_COMPARE_INTERNAL_H

@@ -25,7 +25,7 @@ static const char schema[] =
     "PRAGMA journal_mode=OFF;"
     "PRAGMA synchronous=OFF;"
     "PRAGMA page_size=8192;"
-    "PRAGMA cache_size=-8192;"
+    "PRAGMA cache_size=-2048;"
     "PRAGMA user_version=2;"
     "CREATE TABLE dirs(id INTEGER PRIMARY KEY, parent INTEGER, name,"
     " path TEXT, last INTEGER);"

@@ -33,6 +33,8 @@ const struct cli_command cli_commands[] = {
     {&cli_noise_command, cli_noise},
     {&cli_send_command, cli_send, true},
     {&cli_tunnel_command, cli_tunnel},
+    {&cli_vnc_record_command, cli_vnc_record, true},
+    {&cli_vnc_replay_command, cli_vnc_replay},
     {&cli_wire_analyse_command, cli_wire_analyse, true},
     {&cli_wire_cached_command, cli_wire_cached},
     {&cli_wire_model_command, cli_wire_model},

@@ -45,6 +45,8 @@ extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
     cli_wan_command, cli_coll_command;
 extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_fort_command, cli_run_command, cli_advise_command;
+extern const struct poise_command cli_vnc_record_command,
+    cli_vnc_replay_command;
 extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
     cli_wire_model_command, cli_wire_cached_command;
 extern const struct poise_command cli_sort_command, cli_listrank_command,
@@ -69,6 +71,8 @@ int cli_run(int argc, char **argv);
 int cli_advise(int argc, char **argv);
 int cli_coll(int argc, char **argv);
 int cli_wan(int argc, char **argv);
+int cli_vnc_record(int argc, char **argv);
+int cli_vnc_replay(int argc, char **argv);
 int cli_wire_analyse(int argc, char **argv);
 int cli_wire_cached(int argc, char **argv);
 int cli_wire_model(int argc, char **argv);

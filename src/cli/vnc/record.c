@@ -1,0 +1,215 @@
+/* poise vnc record: what a server shows, update by update, in a file. */
+#include "cli/common/common.h"
+
+#include <poise/screen.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+struct values {
+    struct cli_common common;
+    const char *encodings, *password_file;
+    uint64_t time, timeout;
+    int64_t updates;
+    bool verbose;
+};
+
+static const struct poise_option options[] = {
+    {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
+     .help = "end after TIME (default: when you interrupt it, or the server "
+             "ends)",
+     .offset = offsetof(struct values, time)},
+    {POISE_OPTION_INT, .name = "updates", .arg = "N",
+     .help = "end after N updates", .offset = offsetof(struct values, updates),
+     .min = 1, .max = INT64_MAX},
+    {POISE_OPTION_STRING, .name = "encodings", .arg = "LIST",
+     .help = "encodings to ask for, best first (default: "
+             "tight,zrle,hextile,rre,copyrect,raw)",
+     .offset = offsetof(struct values, encodings)},
+    {POISE_OPTION_DURATION, .name = "timeout", .arg = "TIME",
+     .help = "give up when the server does not go on for TIME (default: 10s)",
+     .offset = offsetof(struct values, timeout)},
+    {POISE_OPTION_STRING, .name = "password-file", .arg = "FILE",
+     .help = "the server's password is the first line of FILE",
+     .offset = offsetof(struct values, password_file)},
+    CLI_VERBOSE_OPTION(struct values, verbose),
+    CLI_COMMON_OPTIONS(struct values, common),
+    {POISE_OPTION_END},
+};
+
+const struct poise_command cli_vnc_record_command = {
+    .name = "vnc record",
+    .operands = "HOST:DISPLAY|HOST:PORT FILE",
+    .summary = "record what a VNC server shows, update by update",
+    .description =
+        "Connects to a VNC server as a viewer that only looks, asks for "
+        "updates without pause, and writes the pixels of each, with its time "
+        "and how many bytes the server sent for it, into FILE. poise vnc "
+        "replay reads it: so ways to send the same session can be compared.\n\n"
+        "A number below 100 is a display (port 5900 + DISPLAY), a larger one "
+        "or one behind '::' a port. Of the kinds of security it knows 'none' "
+        "and VNC passwords; nothing is encrypted, so reach a server of "
+        "another machine through poise tunnel or ssh. FILE holds what was on "
+        "the screen: its owner alone can read it.\n\n"
+        "FILE appears when the recording ends, also when you interrupt it or "
+        "the server goes away (exit code 1 then).",
+    .options = options,
+    .examples = "poise vnc record localhost:1 session.screen\tuntil ^C\n"
+                "poise vnc record --time 30s localhost:5901 s\thalf a minute\n",
+    .exits = "0\tdone\n1\tthe server refused, went away or made no sense, or "
+             "FILE could not be written\n2\twrong use\n",
+};
+
+/* The first line of a file, which is no longer than a password can be. */
+static int read_password(const char *path, char *password, size_t room)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        return poise_error_set(errno, "open", path, NULL);
+    }
+    bool found = fgets(password, (int)room, file);
+    fclose(file);
+    password[found ? strcspn(password, "\r\n") : 0] = '\0';
+    return *password ? 0
+                     : poise_error_set(EINVAL, "use the password of", path,
+                                       "its first line is empty");
+}
+
+struct recording {
+    struct poise_screen_client *client;
+    struct poise_screen_writer *writer;
+    const struct values *values;
+    uint64_t begun, steps, bytes;
+};
+
+static bool is_over(const struct recording *recording)
+{
+    const struct values *values = recording->values;
+    return cli_interrupted ||
+           (values->updates > 0 &&
+            recording->steps >= (uint64_t)values->updates) ||
+           (values->time > 0 &&
+            poise_clock_ns() - recording->begun >= values->time);
+}
+
+static int add(struct recording *recording,
+               const struct poise_screen_update *update)
+{
+    struct poise_screen_step step = {
+        .at_us = (poise_clock_ns() - recording->begun) / 1000,
+        .bytes = update->bytes,
+        .resized = update->resized,
+        .rects = update->rects,
+        .rect_count = update->rect_count,
+    };
+    recording->steps++;
+    recording->bytes += update->bytes;
+    return poise_screen_writer_add(
+        recording->writer, poise_screen_picture(recording->client), &step);
+}
+
+/* Until it is over; an error of the server is told, and what came until then
+ * stays. CLI_DONE, CLI_PARTLY; or negative: it cannot be written. */
+static int follow(struct recording *recording)
+{
+    enum { LOOK_MS = 100 };
+    int code = poise_screen_ask(recording->client, false);
+    while (code >= 0 && !is_over(recording)) {
+        struct poise_screen_update update;
+        code = poise_screen_next(recording->client, LOOK_MS, &update);
+        if (code > 0) {
+            int added = add(recording, &update);
+            if (added < 0) {
+                return added;
+            }
+            code = poise_screen_ask(recording->client, !update.resized);
+        }
+    }
+    if (code < 0) {
+        cli_say_error("vnc record");
+    }
+    return code < 0 ? CLI_PARTLY : CLI_DONE;
+}
+
+static int record(struct recording *recording, const char *path)
+{
+    struct poise_output *output;
+    int code = poise_output_open(path, NULL, &output), end = CLI_PARTLY;
+    if (code < 0) {
+        return cli_fail("vnc record", code);
+    }
+    code = poise_screen_writer_create(poise_output_fd(output), path,
+                                      &recording->writer);
+    if (code == 0) {
+        recording->begun = poise_clock_ns();
+        code = end = follow(recording);
+    }
+    if (code >= 0) {
+        code = poise_screen_writer_end(
+            recording->writer, recording->steps > 0
+                                   ? poise_screen_picture(recording->client)
+                                   : NULL);
+        recording->writer = NULL;
+    }
+    if (code < 0) {
+        poise_screen_writer_abort(recording->writer);
+        poise_output_abort(output);
+        return cli_fail("vnc record", code);
+    }
+    code = poise_output_commit(output, false);
+    return code < 0 ? cli_fail("vnc record", code) : end;
+}
+
+/* At least one; 0 is the default. */
+static uint32_t timeout_ms(uint64_t ns)
+{
+    uint64_t ms = ns / 1000000 + (ns % 1000000 > 0);
+    return ms < INT32_MAX ? (uint32_t)ms : INT32_MAX;
+}
+
+int cli_vnc_record(int argc, char **argv)
+{
+    const char *name = cli_vnc_record_command.name;
+    struct values values = {0};
+    struct recording recording = {.values = &values};
+    char password[64];
+    int end = CLI_DONE;
+    int first = cli_parse(&cli_vnc_record_command, argc, argv, &values,
+                          &values.common, &end);
+    if (first < 0) {
+        return end;
+    }
+    if (argc - first != 2) {
+        cli_say(name, "which server, and into which file?");
+        return CLI_WRONG_USE;
+    }
+    int code = values.password_file ? read_password(values.password_file,
+                                                    password, sizeof password)
+                                    : 0;
+    struct poise_screen_options how = {
+        .encodings = values.encodings,
+        .password = values.password_file ? password : NULL,
+        .timeout_ms = timeout_ms(values.timeout),
+    };
+    umask(077);
+    cli_catch_signals();
+    code = code == 0
+               ? poise_screen_connect(argv[first], &how, &recording.client)
+               : code;
+    if (code < 0) {
+        return cli_fail(name, code);
+    }
+    end = record(&recording, argv[first + 1]);
+    if (values.verbose) {
+        const struct poise_screen_picture *picture =
+            poise_screen_picture(recording.client);
+        cli_say(name, "'%s', %u x %u pixels: %llu updates of %llu bytes",
+                poise_screen_name(recording.client), picture->width,
+                picture->height, (unsigned long long)recording.steps,
+                (unsigned long long)recording.bytes);
+    }
+    poise_screen_close(recording.client);
+    return end;
+}

@@ -49,7 +49,7 @@ ROOM = 6 << 30
 
 class Way:
     def __init__(self, name, folder, suites, options=(), env=None, wrapper=(),
-                 without=(), light=False, share=1, soak=False):
+                 without=(), light=False, share=1, soak=False, in_soak=()):
         self.name = name
         self.folder = folder
         self.suites = suites
@@ -60,6 +60,7 @@ class Way:
         self.light = light
         self.share = share
         self.soak = soak
+        self.in_soak = list(in_soak)
         self.built = threading.Event()
         self.why = []
 
@@ -83,7 +84,8 @@ FIXED = ["setarch", "-R"]
 WAYS = [
     Way("gcc", "build", ["structure", "unit", "cli", "mpi"]),
     Way("asan", "build-asan", ["unit", "cli", "fuzz"],
-        ASAN + LIGHT + ["-Dfuzz=true"], CLANG, share=5),
+        ASAN + LIGHT + ["-Dfuzz=true", "-Dc_args="], CLANG, share=5,
+        in_soak=["-Dc_args=-fsanitize=fuzzer-no-link"]),
     Way("tsan", "build-tsan", ["unit"], TSAN + LIGHT, wrapper=FIXED,
         without=["serial"], light=True, share=6),
     Way("clang", "build-clang", ["unit", "cli", "mpi"], env=CLANG, soak=True),
@@ -326,6 +328,9 @@ def try_ways(args):
     total_passed = total_failed = 0
     ways = [way for way in WAYS if
             (way.name in args.only if args.only else args.soak or not way.soak)]
+    if args.soak:
+        for way in ways:
+            way.options += way.in_soak
     threading.Thread(target=build_all, args=(ways,), daemon=True).start()
     results = [Result() for way in ways]
     # The long tests go one way after the other.

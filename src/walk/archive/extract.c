@@ -16,6 +16,9 @@ enum {
     BATCH_BYTES = TAR_CHUNK,
     OTHERS = 24,       /* descriptors that are open anyway */
     WORKERS_FILES = 6, /* that a worker has open at a time */
+    /* Queued before they go to a file: an index makes tasks of 40 bytes a
+     * member, all of them at the beginning. */
+    QUEUE_BYTES = 256 << 10,
 };
 
 /* A task: of kind SCAN one item, whose part is read through from offset on; of
@@ -546,6 +549,7 @@ static int pool_create(struct extract *x)
     struct poise_pool_options pool = x->options->walk.pool;
     struct rlimit files;
     pool.checkpoint = pool.resume = NULL;
+    pool.queue_bytes = pool.queue_bytes ? pool.queue_bytes : QUEUE_BYTES;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         rlim_t most = files.rlim_cur < OTHERS + 2 * WORKERS_FILES
                           ? 1

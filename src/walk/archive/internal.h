@@ -21,6 +21,7 @@ enum {
     /* Extended headers and long names: xattrs are 64 KiB each. */
     TAR_EXTENDED_MOST = 8 << 20,
     TAR_CHUNK = 1 << 20,        /* read, written and hashed at a time */
+    TAR_WINDOW = 256 << 10,     /* read ahead, for each worker */
     TAR_FRAME_MOST = 4 << 20,   /* of bytes that a frame of a part becomes */
     TAR_EXTENTS_MOST = 1 << 20, /* of a sparse file */
     TAR_PARTS_MOST = 1 << 20,
@@ -117,7 +118,7 @@ uint64_t tar_resync(struct tar_source *source, uint64_t offset);
 struct tar_window {
     struct poise_buf bytes; /* from `at` on */
     uint64_t at;
-    uint64_t wanted_to; /* so far it pays to read ahead; at most TAR_CHUNK */
+    uint64_t wanted_to; /* so far it pays to read ahead; at most TAR_WINDOW */
     struct tar_unpacker *unpacker;
 };
 void tar_window_free(struct tar_window *window);

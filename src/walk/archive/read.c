@@ -55,9 +55,9 @@ static int fill(struct tar_source *source, uint64_t offset, size_t len)
     bool follows = offset >= end && offset - end < AHEAD && end > 0;
     size_t most = follows ? AHEAD : LEAST;
     if (offset < window->wanted_to && window->wanted_to - offset > most) {
-        most = window->wanted_to - offset < TAR_CHUNK
+        most = window->wanted_to - offset < TAR_WINDOW
                    ? (size_t)(window->wanted_to - offset)
-                   : TAR_CHUNK;
+                   : TAR_WINDOW;
     }
     most = len > most ? len : most;
     most =
@@ -108,7 +108,7 @@ const char *tar_look(struct tar_source *source, uint64_t offset, size_t len)
 {
     struct tar_window *window = source->window;
     if (offset > source->size || len > source->size - offset || !window ||
-        len > TAR_CHUNK || len == 0) {
+        len > TAR_WINDOW || len == 0) {
         return NULL;
     }
     if (has(window, offset) < len) {

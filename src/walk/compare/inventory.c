@@ -16,16 +16,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ROW                                                                    \
-    "(folder INTEGER, name BLOB, mode INTEGER, uid INTEGER, gid INTEGER,"      \
-    " nlink INTEGER, size INTEGER, mtime INTEGER, ns INTEGER);"
+/* `whose`: 0 the inventory's, 1 the tree's. */
 static const char schema[] =
     "PRAGMA temp_store=FILE;"
-    "PRAGMA cache_size=-2048;"
-    "CREATE TEMP TABLE before" ROW "CREATE TEMP TABLE now" ROW
+    "PRAGMA cache_size=-1024;"
+    "CREATE TEMP TABLE rows(folder INTEGER, name BLOB, whose INTEGER,"
+    " mode INTEGER, uid INTEGER, gid INTEGER, nlink INTEGER, size INTEGER,"
+    " mtime INTEGER, ns INTEGER);"
     "CREATE TEMP TABLE folders(number INTEGER PRIMARY KEY, parent INTEGER,"
     " name BLOB, passed INTEGER);"
-    "PRAGMA temp.cache_size=-2048;";
+    "PRAGMA temp.cache_size=-1024;";
 /* The directories of a database, those above first: the root is the first one,
  * whatever it was called. */
 static const char numbering[] =
@@ -45,7 +45,7 @@ static const char numbering[] =
 /* Of a binary inventory, as of a database. */
 static const char tables[] =
     "PRAGMA temp_store=FILE;"
-    "PRAGMA cache_size=-2048;"
+    "PRAGMA cache_size=-1024;"
     "BEGIN;"
     "CREATE TABLE main.dirs(id INTEGER PRIMARY KEY, parent INTEGER, name BLOB);"
     "CREATE TABLE main.entries(dir INTEGER, name BLOB, type TEXT,"
@@ -127,24 +127,25 @@ enum compare_inventory_kind compare_inventory_kind(const char *path)
 
 /* ---- rows --------------------------------------------------------------- */
 
-static int add_row(struct compare_inventory *inventory, int side,
+static int add_row(struct compare_inventory *inventory, int whose,
                    int64_t folder, const void *name, size_t len,
                    const struct poise_compare_side *s)
 {
-    sqlite3_stmt *to = inventory->insert[side];
+    sqlite3_stmt *to = inventory->insert;
     sqlite3_bind_int64(to, 1, folder);
     sqlite3_bind_blob(to, 2, len ? name : "", (int)len, SQLITE_STATIC);
-    sqlite3_bind_int64(to, 3, s->mode);
-    sqlite3_bind_int64(to, 4, s->uid);
-    sqlite3_bind_int64(to, 5, s->gid);
-    sqlite3_bind_int64(to, 6, s->nlink);
-    sqlite3_bind_int64(to, 7, (int64_t)s->size_bytes);
-    sqlite3_bind_int64(to, 8, s->mtime);
-    sqlite3_bind_int64(to, 9, s->mtime_ns);
+    sqlite3_bind_int64(to, 3, whose);
+    sqlite3_bind_int64(to, 4, s->mode);
+    sqlite3_bind_int64(to, 5, s->uid);
+    sqlite3_bind_int64(to, 6, s->gid);
+    sqlite3_bind_int64(to, 7, s->nlink);
+    sqlite3_bind_int64(to, 8, (int64_t)s->size_bytes);
+    sqlite3_bind_int64(to, 9, s->mtime);
+    sqlite3_bind_int64(to, 10, s->mtime_ns);
     return inventory_step(inventory, to);
 }
 
-static int add_path(struct compare_inventory *inventory, int side,
+static int add_path(struct compare_inventory *inventory, int whose,
                     const char *path, size_t len,
                     const struct poise_compare_side *s)
 {
@@ -153,7 +154,7 @@ static int add_path(struct compare_inventory *inventory, int side,
     int64_t folder;
     int code = folders_number(inventory, path, len, &folder, &name, &name_len);
     return code < 0 ? code
-                    : add_row(inventory, side, folder, name, name_len, s);
+                    : add_row(inventory, whose, folder, name, name_len, s);
 }
 
 int compare_inventory_add(struct compare_inventory *inventory, const char *path,
@@ -298,7 +299,7 @@ static int open_binary(struct compare_inventory *inventory)
     return code < 0 ? code : inventory_execute(inventory, "COMMIT");
 }
 
-/* Its rows into temp.before. */
+/* Its rows into temp.rows. */
 static int fill(struct compare_inventory *inventory,
                 enum compare_inventory_kind kind)
 {
@@ -318,9 +319,6 @@ static int fill(struct compare_inventory *inventory,
 
 int compare_inventory_open(const char *path, struct compare_inventory **out)
 {
-    static const char *const inserts[] = {
-        "INSERT INTO temp.before VALUES(?,?,?,?,?,?,?,?,?)",
-        "INSERT INTO temp.now VALUES(?,?,?,?,?,?,?,?,?)"};
     enum compare_inventory_kind kind = compare_inventory_kind(path);
     struct compare_inventory *inventory = poise_alloc(1, sizeof *inventory);
     int code = inventory ? 0 : -ENOMEM;
@@ -341,9 +339,11 @@ int compare_inventory_open(const char *path, struct compare_inventory **out)
     }
     code = code < 0 ? code : inventory_execute(inventory, schema);
     code = code < 0 ? code : inventory_execute(inventory, "BEGIN");
-    for (int i = 0; i < 2 && code == 0; i++) {
-        code = inventory_prepare(inventory, inserts[i], &inventory->insert[i]);
-    }
+    code = code < 0 ? code
+                    : inventory_prepare(inventory,
+                                        "INSERT INTO temp.rows "
+                                        "VALUES(?,?,?,?,?,?,?,?,?,?)",
+                                        &inventory->insert);
     code = code < 0 ? code : fill(inventory, kind);
     if (code < 0) {
         compare_inventory_close(inventory);
@@ -356,8 +356,7 @@ int compare_inventory_open(const char *path, struct compare_inventory **out)
 void compare_inventory_close(struct compare_inventory *inventory)
 {
     if (inventory) {
-        sqlite3_finalize(inventory->insert[0]);
-        sqlite3_finalize(inventory->insert[1]);
+        sqlite3_finalize(inventory->insert);
         folders_end(inventory);
         sqlite3_close(inventory->db);
         free(inventory);

@@ -40,7 +40,7 @@ enum folder_statement {
 struct compare_inventory {
     const char *path;
     sqlite3 *db;
-    sqlite3_stmt *insert[2]; /* what the inventory has, what the tree has */
+    sqlite3_stmt *insert; /* a row */
     sqlite3_stmt *folders[FOLDER_STATEMENTS];
     struct folder_way in, out; /* of rows that come, and of reports */
     int64_t settled; /* directories up to this one are passed over where those

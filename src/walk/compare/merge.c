@@ -1,6 +1,6 @@
 /*
  * What changed between an inventory and its tree: rows of both are sorted by
- * directory and name, on disk, and merged. What is below a directory that is
+ * directory and name, on disk. What is below a directory that is
  * new, gone or something else now is passed over; its number is greater, so it
  * comes later.
  */
@@ -13,50 +13,60 @@
 struct merge {
     struct compare_run *run;
     struct compare_inventory *inventory;
-    sqlite3_stmt *rows[2];
-    bool more[2];
-    int64_t folder; /* of the row before; -1: there was none */
-    bool is_passed; /* that folder */
+    sqlite3_stmt *rows; /* of both, the inventory's first where both have it */
+    bool more;
+    /* The entry in hand. */
+    int64_t folder;
+    struct poise_buf name;
+    struct poise_difference d; /* which side exists, and what it is */
+    bool is_passed;            /* its folder, of which that is known: */
+    int64_t asked;             /* -1: of none */
     struct poise_buf path;
-    struct poise_buf last; /* the inventory's name before, */
-    int64_t last_folder;   /* in this one */
 };
 
 /* Columns of a row. */
-enum { FOLDER, NAME, SIDE };
+enum { FOLDER, NAME, WHOSE, SIDE };
 
-static int64_t folder_of(sqlite3_stmt *row)
+static int advance(struct merge *m)
 {
-    return sqlite3_column_int64(row, FOLDER);
-}
-
-static int advance(struct merge *m, int side)
-{
-    int step = sqlite3_step(m->rows[side]);
-    m->more[side] = step == SQLITE_ROW;
+    int step = sqlite3_step(m->rows);
+    m->more = step == SQLITE_ROW;
     return step == SQLITE_ROW || step == SQLITE_DONE
                ? 0
                : inventory_failed(m->inventory);
 }
 
-static int compare_keys(struct merge *m)
+/* Whether the row is of the entry in hand. */
+static bool is_same(const struct merge *m)
 {
-    if (!m->more[0] || !m->more[1]) {
-        return m->more[0] ? -1 : 1;
-    }
-    int64_t a = folder_of(m->rows[0]), b = folder_of(m->rows[1]);
-    if (a != b) {
-        return a < b ? -1 : 1;
-    }
-    size_t len[2];
-    const void *names[2];
-    for (int i = 0; i < 2; i++) {
-        names[i] = sqlite3_column_blob(m->rows[i], NAME);
-        len[i] = (size_t)sqlite3_column_bytes(m->rows[i], NAME);
-    }
-    size_t least = len[0] < len[1] ? len[0] : len[1];
-    int order = least ? memcmp(names[0], names[1], least) : 0;
-    return order != 0 ? order : (len[0] > len[1]) - (len[0] < len[1]);
+    size_t len = (size_t)sqlite3_column_bytes(m->rows, NAME);
+    return sqlite3_column_int64(m->rows, FOLDER) == m->folder &&
+           len == m->name.len &&
+           (len == 0 ||
+            memcmp(sqlite3_column_blob(m->rows, NAME), m->name.data, len) == 0);
+}
+
+/* The next entry, of the inventory, the tree or both. A path comes once in
+ * each; not so where operands overlap. */
+static int next_entry(struct merge *m)
+{
+    int code = 0;
+    m->folder = sqlite3_column_int64(m->rows, FOLDER);
+    poise_buf_reset(&m->name);
+    poise_buf_append(&m->name, sqlite3_column_blob(m->rows, NAME),
+                     (size_t)sqlite3_column_bytes(m->rows, NAME));
+    m->d = (struct poise_difference){.other = ""};
+    do {
+        bool now = sqlite3_column_int(m->rows, WHOSE);
+        struct poise_compare_side *side = now ? &m->d.b : &m->d.a;
+        if (side->exists) {
+            return poise_error_set(EINVAL, "compare with", m->inventory->path,
+                                   "it is an inventory of more than one tree");
+        }
+        *side = inventory_side(m->rows, SIDE);
+        code = m->name.error ? m->name.error : advance(m);
+    } while (code == 0 && m->more && is_same(m));
+    return code;
 }
 
 static unsigned kinds_of(const struct poise_compare_side *a,
@@ -85,125 +95,80 @@ static unsigned kinds_of(const struct poise_compare_side *a,
     return kinds;
 }
 
-/* A path comes once; not so where operands overlap. */
-static int check_last(struct merge *m)
+/* Whether its directory is passed over: 1, 0, or an error. */
+static int is_passed(struct merge *m)
 {
-    const void *name = sqlite3_column_blob(m->rows[0], NAME);
-    size_t len = (size_t)sqlite3_column_bytes(m->rows[0], NAME);
-    int64_t folder = folder_of(m->rows[0]);
-    if (m->last_folder == folder && m->last.len == len &&
-        (len == 0 || memcmp(m->last.data, name, len) == 0)) {
-        return poise_error_set(EINVAL, "compare with", m->inventory->path,
-                               "it is an inventory of more than one tree");
-    }
-    poise_buf_reset(&m->last);
-    m->last_folder = folder;
-    return poise_buf_append(&m->last, name, len);
-}
-
-/* Whether the row's directory is passed over: 1, 0, or an error. */
-static int is_passed(struct merge *m, sqlite3_stmt *row)
-{
-    int64_t folder = folder_of(row);
     int code = m->is_passed;
-    if (folder != m->folder) {
-        code =
-            folder == FOLDER_NONE ? 0 : folders_is_passed(m->inventory, folder);
+    if (m->folder != m->asked) {
+        code = m->folder == FOLDER_NONE
+                   ? 0
+                   : folders_is_passed(m->inventory, m->folder);
         m->is_passed = code > 0;
-        m->folder = folder;
+        m->asked = m->folder;
     }
     return code;
 }
 
-/* What is below the row is passed over, if it is a directory on either side. */
-static int pass(struct merge *m, sqlite3_stmt *row,
-                const struct poise_difference *d)
+/* What is below it is passed over, if it is a directory on either side. */
+static int pass(struct merge *m)
 {
-    if (!S_ISDIR(d->a.mode) && !S_ISDIR(d->b.mode)) {
-        return 0;
-    }
-    return folders_pass(m->inventory, folder_of(row),
-                        sqlite3_column_blob(row, NAME),
-                        (size_t)sqlite3_column_bytes(row, NAME));
+    return S_ISDIR(m->d.a.mode) || S_ISDIR(m->d.b.mode)
+               ? folders_pass(m->inventory, m->folder, m->name.data,
+                              m->name.len)
+               : 0;
 }
 
-/* Its path, in d. */
-static int put_path(struct merge *m, sqlite3_stmt *row,
-                    struct poise_difference *d)
+static int put_path(struct merge *m)
 {
     int code = 0;
     poise_buf_reset(&m->path);
-    if (folder_of(row) == FOLDER_NONE) {
+    if (m->folder == FOLDER_NONE) {
         poise_buf_putc(&m->path, '.');
     } else {
-        code = folders_path(m->inventory, folder_of(row), &m->path);
-        poise_buf_append(&m->path, sqlite3_column_blob(row, NAME),
-                         (size_t)sqlite3_column_bytes(row, NAME));
+        code = folders_path(m->inventory, m->folder, &m->path);
+        poise_buf_append(&m->path, m->name.data, m->name.len);
     }
-    d->path = poise_buf_str(&m->path);
-    d->path_len = m->path.len;
+    m->d.path = poise_buf_str(&m->path);
+    m->d.path_len = m->path.len;
     return code < 0 ? code : m->path.error;
 }
 
-/* The next key, on one side or both. */
-static int merge_key(struct merge *m, bool before, bool now)
+static int merge_entry(struct merge *m)
 {
-    sqlite3_stmt *row = m->rows[before ? 0 : 1];
-    struct poise_difference d = {.other = ""};
-    int code = is_passed(m, row);
-    if (before) {
-        d.a = inventory_side(m->rows[0], SIDE);
-    }
-    if (now) {
-        d.b = inventory_side(m->rows[1], SIDE);
-    }
+    const unsigned whole =
+        POISE_DIFFERS_MISSING | POISE_DIFFERS_EXTRA | POISE_DIFFERS_TYPE;
+    struct poise_difference *d = &m->d;
+    int code = is_passed(m);
     if (code != 0) {
         return code < 0 ? code : 0;
     }
-    m->run->matched += before && now;
-    d.kinds = !now      ? POISE_DIFFERS_MISSING
-              : !before ? POISE_DIFFERS_EXTRA
-                        : kinds_of(&d.a, &d.b, m->run->options->metadata);
-    if (d.kinds == 0) {
+    m->run->matched += d->a.exists && d->b.exists;
+    d->kinds = !d->b.exists ? POISE_DIFFERS_MISSING
+               : !d->a.exists
+                   ? POISE_DIFFERS_EXTRA
+                   : kinds_of(&d->a, &d->b, m->run->options->metadata);
+    if (d->kinds == 0) {
         return 0;
     }
-    if (d.kinds &
-        (POISE_DIFFERS_MISSING | POISE_DIFFERS_EXTRA | POISE_DIFFERS_TYPE)) {
-        code = pass(m, row, &d);
-    }
-    code = code < 0 ? code : put_path(m, row, &d);
-    return code < 0 ? code : compare_count(m->run, &d);
+    code = d->kinds & whole ? pass(m) : 0;
+    code = code < 0 ? code : put_path(m);
+    return code < 0 ? code : compare_count(m->run, d);
 }
 
 int compare_inventory_check(struct compare_run *run)
 {
-    static const char *const queries[] = {
-        "SELECT * FROM temp.before ORDER BY folder, name",
-        "SELECT * FROM temp.now ORDER BY folder, name"};
-    struct merge m = {.run = run,
-                      .inventory = run->inventory,
-                      .folder = -1,
-                      .last_folder = -1};
-    int code = 0;
-    for (int i = 0; i < 2 && code == 0; i++) {
-        code = inventory_prepare(m.inventory, queries[i], &m.rows[i]);
-        code = code < 0 ? code : advance(&m, i);
-    }
-    while (code == 0 && (m.more[0] || m.more[1]) &&
+    struct merge m = {.run = run, .inventory = run->inventory, .asked = -1};
+    int code = inventory_prepare(
+        m.inventory, "SELECT * FROM temp.rows ORDER BY folder, name, whose",
+        &m.rows);
+    code = code < 0 ? code : advance(&m);
+    while (code == 0 && m.more &&
            !(run->options->first_only && run->differences > 0)) {
-        int order = compare_keys(&m);
-        code = order <= 0 ? check_last(&m) : 0;
-        code = code < 0 ? code : merge_key(&m, order <= 0, order >= 0);
-        if (code == 0 && order <= 0) {
-            code = advance(&m, 0);
-        }
-        if (code == 0 && order >= 0) {
-            code = advance(&m, 1);
-        }
+        code = next_entry(&m);
+        code = code < 0 ? code : merge_entry(&m);
     }
-    sqlite3_finalize(m.rows[0]);
-    sqlite3_finalize(m.rows[1]);
-    poise_buf_free(&m.last);
+    sqlite3_finalize(m.rows);
+    poise_buf_free(&m.name);
     poise_buf_free(&m.path);
     return code;
 }

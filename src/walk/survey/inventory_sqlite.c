@@ -24,8 +24,7 @@ enum { SQLITE_PATH_MOST = 4096 };
 static const char schema[] =
     "PRAGMA journal_mode=OFF;"
     "PRAGMA synchronous=OFF;"
-    "PRAGMA page_size=8192;"
-    "PRAGMA cache_size=-2048;"
+    "PRAGMA cache_size=-1024;"
     "PRAGMA user_version=2;"
     "CREATE TABLE dirs(id INTEGER PRIMARY KEY, parent INTEGER, name,"
     " path TEXT, last INTEGER);"
@@ -48,6 +47,7 @@ static const char schema[] =
     "CREATE TEMP TABLE numbers(id INTEGER PRIMARY KEY, number INTEGER);"
     "CREATE TEMP TABLE seen(dev INTEGER, ino INTEGER, PRIMARY KEY(dev, ino))"
     " WITHOUT ROWID;"
+    "PRAGMA temp.cache_size=-1024;"
     "BEGIN;";
 
 /* Directories depth first, each before those below it. */

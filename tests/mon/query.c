@@ -18,6 +18,12 @@
 
 #include "../temporary.h"
 
+/* The example, as a function. */
+int who_waits(int argc, char **argv);
+#define main who_waits
+#include "../../examples/who_waits.c"
+#undef main
+
 static struct poise_rng rng;
 
 static int64_t below(uint64_t bound)
@@ -308,6 +314,77 @@ static void tuples_have_the_names_of_their_types(void **state)
     rmdir(folder);
 }
 
+/* ---- the monitor of the examples ----------------------------------------- */
+
+/* Rank 1 sends 10 messages to rank 0, each 1 ms after that began to wait; rank
+ * 0 sends one back, for whose receiver it waits 5 ms; one is never received. */
+static void write_messages(const char *path, uint64_t ms)
+{
+    for (int r = 0; r < 2; r++) {
+        struct poise_trace *trace = NULL;
+        struct poise_trace_options options = {
+            .session = {1, 1}, .rank = r, .size = 2};
+        struct poise_trace_place place = {.type = POISE_TRACE_MESSAGE,
+                                          .rank = r,
+                                          .peer = -1,
+                                          .group = 1,
+                                          .name = "MPI_Send"};
+        char name[PATH_MAX];
+        snprintf(name, sizeof name, r ? "%s.%d" : "%s", path, r);
+        assert_int_equal(poise_trace_create(name, &options, &trace), 0);
+        struct poise_trace_ring *ring = poise_trace_claim(trace, "rank");
+        uint32_t send = poise_trace_collector(trace, &place);
+        strcpy(place.name, "MPI_Recv");
+        uint32_t receive = poise_trace_collector(trace, &place);
+        for (uint64_t i = 1; i <= 10; i++) {
+            poise_trace_put(
+                ring, r ? send : receive, i, 10 * i * ms + (r ? ms : 0),
+                10 * i * ms + ms + (r ? ms / 8 : ms / 4), 1 - (uint64_t)r, 8);
+        }
+        poise_trace_put(ring, r ? receive : send, 1,
+                        200 * ms + (r ? 5 * ms : 0), 206 * ms, 1 - (uint64_t)r,
+                        8);
+        if (r == 1) {
+            poise_trace_put(ring, send, 11, 300 * ms, 301 * ms, 0, 8);
+        }
+        poise_trace_event(POISE_TRACE_TOKEN, 1, 2, 3, 4);
+        poise_trace_return(ring);
+        poise_trace_destroy(trace);
+    }
+}
+
+static void the_example_names_who_waits_for_whom(void **state)
+{
+    (void)state;
+    char folder[TEMPORARY_BYTES], path[PATH_MAX], out[PATH_MAX], text[512];
+    char *args[] = {(char[]){"who_waits"}, path, NULL};
+    assert_non_null(mkdtemp(temporary_name(folder, "query")));
+    snprintf(path, sizeof path, "%s/t", folder);
+    snprintf(out, sizeof out, "%s/out", folder);
+    write_messages(path, poise_clock_ns_to_ticks(1000000));
+    fflush(stdout);
+    int before = dup(1);
+    assert_non_null(freopen(out, "w", stdout));
+    int code = who_waits(2, args);
+    fflush(stdout);
+    dup2(before, 1);
+    close(before);
+    assert_int_equal(code, 0);
+    FILE *file = fopen(out, "r");
+    assert_non_null(file);
+    size_t len = fread(text, 1, sizeof text - 1, file);
+    text[len] = '\0';
+    fclose(file);
+    assert_string_equal(text,
+                        "rank 0 waited 15.000 ms for rank 1, in 11 messages\n"
+                        "11 messages, 0 too close to say, 0 records lost\n");
+    unlink(out);
+    unlink(path);
+    strcat(path, ".1");
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +394,7 @@ int main(void)
         cmocka_unit_test(words_are_keys_and_memory_is_bounded),
         cmocka_unit_test(calls_have_their_own_names),
         cmocka_unit_test(tuples_have_the_names_of_their_types),
+        cmocka_unit_test(the_example_names_who_waits_for_whom),
     };
     poise_rng_seed(&rng, 19);
     return cmocka_run_group_tests(tests, NULL, NULL);

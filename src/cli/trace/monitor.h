@@ -5,11 +5,32 @@
 #include "cli/common/common.h"
 
 #include <poise/monitor.h>
+#include <poise/query.h>
 
 #include <sys/types.h>
 
+/** What is asked of the calls; see src/cli/trace/query.c. */
+struct monitor_queries {
+    const struct poise_strings *texts;
+    struct poise_query **queries;
+    size_t count;
+};
+
+/** Ask them from now on. Errors of poise_query_parse and poise_query_watch;
+ * monitor_queries_free in any case, before the monitor is destroyed. */
+int monitor_queries_create(const struct poise_strings *texts,
+                           struct poise_monitor *monitor,
+                           const struct poise_scope *scope,
+                           struct monitor_queries *out);
+void monitor_queries_free(struct monitor_queries *queries);
+int monitor_queries_text(const struct monitor_queries *queries,
+                         struct poise_buf *out);
+void monitor_queries_json(const struct monitor_queries *queries,
+                          struct poise_json *json);
+
 /** What a run came to. */
 struct monitor_run {
+    const struct monitor_queries *queries;
     const struct poise_monitor *monitor;
     struct poise_monitor_source source;
     struct poise_monitor_missing missing;

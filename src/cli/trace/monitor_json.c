@@ -137,6 +137,7 @@ int monitor_json(const struct monitor_run *run, struct poise_buf *out)
     poise_json_i64(&json, "span_ns", run->source.span_ns);
     poise_json_u64(&json, "records", run->source.records);
     poise_json_u64(&json, "lost", run->missing.lost);
+    poise_json_u64(&json, "left_out", run->missing.left_out);
     poise_json_u64(&json, "nameless", run->source.nameless);
     poise_json_u64(&json, "incomplete", run->missing.incomplete);
     poise_json_u64(&json, "unplaced", run->missing.unplaced);
@@ -150,6 +151,9 @@ int monitor_json(const struct monitor_run *run, struct poise_buf *out)
         put_operation(&json, run->operations[i]);
     }
     poise_json_end_array(&json);
+    if (run->queries && run->queries->count > 0) {
+        monitor_queries_json(run->queries, &json);
+    }
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
     return out->error;

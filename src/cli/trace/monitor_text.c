@@ -279,6 +279,10 @@ static void put_notes(const struct monitor_run *run, struct poise_buf *out)
     }
     say(out, missing->lost,
         "records came faster than they could be read, and were overwritten");
+    say(out, missing->left_out,
+        "records came faster than --share lets them be looked at, and were "
+        "left "
+        "out");
     say(out, missing->incomplete,
         "calls are left out: not all ranks' records of them are there");
     say(out, missing->unplaced,
@@ -309,5 +313,8 @@ int monitor_text(const struct monitor_run *run, struct poise_buf *out)
     put_late(run, out);
     put_worst(run, out);
     put_notes(run, out);
+    if (code == 0 && run->queries) {
+        code = monitor_queries_text(run->queries, out);
+    }
     return code < 0 ? code : out->error;
 }

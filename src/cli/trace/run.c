@@ -15,8 +15,17 @@ struct values {
     struct cli_common common;
     const char *mpi, *trace, *output, *report, *timeline;
     struct trace_exports exports;
+    struct poise_strings queries;
+    int64_t share; /* per cent */
+    int when;
     bool json;
 };
+
+/* In the order of their words; see poise_scope_wait. */
+static const char *const when_names[] = {"released", "contributed", "always",
+                                         NULL};
+static const enum poise_scope_when whens[] = {
+    POISE_SCOPE_RELEASED, POISE_SCOPE_CONTRIBUTED, POISE_SCOPE_ALWAYS};
 
 static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "mpi", .arg = "NAME",
@@ -36,6 +45,19 @@ static const struct poise_option options[] = {
      .help = "write the last calls there, for Perfetto and chrome://tracing",
      .offset = offsetof(struct values, timeline)},
     TRACE_EXPORT_OPTIONS(struct values, exports),
+    {POISE_OPTION_LIST, .name = "query", .arg = "TEXT",
+     .help = "ask about the calls: 'filter bytes<64 | by rank | mean(wait)'; "
+             "can be repeated",
+     .offset = offsetof(struct values, queries)},
+    {POISE_OPTION_INT, .name = "share", .arg = "PERCENT",
+     .help = "how much of one processor looking at records may take; those "
+             "that come faster are left out and counted; 0: no limit (default "
+             "1)",
+     .offset = offsetof(struct values, share), .max = 100},
+    {POISE_OPTION_ENUM, .name = "when", .arg = "WHEN",
+     .help = "look when all ranks here have left a call (released, the "
+             "default), when all are inside one (contributed), or always",
+     .offset = offsetof(struct values, when), .choices = when_names},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
     CLI_COMMON_OPTIONS(struct values, common),
@@ -64,6 +86,8 @@ const struct poise_command cli_trace_run_command = {
     .options = options,
     .examples =
         "poise trace run mpirun -n 8 ./prog\twho is late?\n"
+        "poise trace run --query 'by host | mean(wait)' mpirun -n 8 ./prog\t"
+        "ask\n"
         "poise trace run --json -o r.json mpirun -n 8 ./prog\tfor programs\n"
         "poise trace run --trace t mpirun -n 8 ./prog\tkeep the records\n",
     .exits = "N\tthe launcher's own status\n"
@@ -128,8 +152,10 @@ static void remove_records(const struct place *place, int size)
 #define NAP_LEAST_NS 1000000
 #define NAP_MOST_NS 20000000
 
-/* Half full rings are read at once; where little comes, naps grow. */
-static void nap(uint64_t records, int64_t *nap_ns)
+/* Half full rings are read at once; where little comes, naps grow. Then the
+ * time is waited for in which ranks mind least. */
+static void nap(struct poise_scope *scope, enum poise_scope_when when,
+                uint64_t records, int64_t *nap_ns)
 {
     if (records > 2000) {
         *nap_ns = *nap_ns / 2 > NAP_LEAST_NS ? *nap_ns / 2 : NAP_LEAST_NS;
@@ -137,11 +163,12 @@ static void nap(uint64_t records, int64_t *nap_ns)
         *nap_ns = *nap_ns * 2 < NAP_MOST_NS ? *nap_ns * 2 : NAP_MOST_NS;
     }
     nanosleep(&(struct timespec){0, (long)*nap_ns}, NULL);
+    poise_scope_wait(scope, when, (uint64_t)*nap_ns);
 }
 
 /* Read until the program has ended, and then what is left. */
 static int watch(struct poise_monitor_reader *reader,
-                 struct monitor_child *child)
+                 enum poise_scope_when when, struct monitor_child *child)
 {
     int64_t nap_ns = NAP_LEAST_NS;
     uint64_t before = 0;
@@ -155,7 +182,8 @@ static int watch(struct poise_monitor_reader *reader,
         }
         if (!child->ended && code <= 0) {
             poise_monitor_reader_source(reader, &source);
-            nap(source.records - before, &nap_ns);
+            nap(poise_monitor_reader_scope(reader), when,
+                source.records - before, &nap_ns);
             before = source.records;
         }
     } while (!child->ended || code > 0);
@@ -163,6 +191,15 @@ static int watch(struct poise_monitor_reader *reader,
 }
 
 /* ---- the report --------------------------------------------------------- */
+
+/* All that watches a program. */
+struct watched {
+    struct poise_monitor *monitor;
+    struct poise_scope *scope;
+    struct poise_monitor_reader *reader;
+    struct monitor_timeline *timeline;
+    struct monitor_queries queries;
+};
 
 static int write_out(const char *path, const struct poise_buf *text)
 {
@@ -192,14 +229,14 @@ static int finish(int code, const char *path, struct poise_buf *out)
     return status;
 }
 
-static int report(const struct values *values,
-                  const struct poise_monitor *monitor,
-                  const struct poise_monitor_reader *reader,
-                  const struct monitor_timeline *timeline, int status)
+static int report(const struct values *values, const struct watched *watched,
+                  int status)
 {
     struct monitor_run run;
     struct poise_buf out = {0};
-    int code = monitor_gather(monitor, reader, status, &run);
+    const struct monitor_timeline *timeline = watched->timeline;
+    int code = monitor_gather(watched->monitor, watched->reader, status, &run);
+    run.queries = &watched->queries;
     if (code < 0) {
         monitor_free(&run);
         return cli_fail("trace run", code);
@@ -233,50 +270,79 @@ static int export_records(const struct values *values, const char *path)
     return status == CLI_DONE ? CLI_DONE : CLI_WRAPPER_FAILED;
 }
 
-static int watch_and_report(const struct values *values,
-                            const struct place *place,
-                            struct poise_monitor *monitor, char **line)
+static int begin(const struct values *values, const struct place *place,
+                 struct watched *out)
 {
-    struct monitor_timeline *timeline = NULL;
-    struct poise_monitor_reader *reader = NULL;
-    struct poise_monitor_source source;
+    struct poise_scope_options limits = {.share = (unsigned)values->share * 10};
+    int code = poise_monitor_create(NULL, &out->monitor);
+    code =
+        code < 0 ? code : poise_scope_create(place->path, &limits, &out->scope);
+    code = code < 0 ? code
+                    : poise_monitor_reader_over(out->monitor, out->scope,
+                                                &out->reader);
+    if (code == 0 && values->timeline) {
+        code = monitor_timeline_create(out->monitor, &out->timeline);
+    }
+    return code < 0 ? code
+                    : monitor_queries_create(&values->queries, out->monitor,
+                                             out->scope, &out->queries);
+}
+
+static void end(struct watched *watched)
+{
+    monitor_queries_free(&watched->queries);
+    monitor_timeline_free(watched->timeline);
+    poise_monitor_reader_destroy(watched->reader);
+    poise_scope_destroy(watched->scope);
+    poise_monitor_destroy(watched->monitor);
+}
+
+static int run_and_report(const struct values *values,
+                          const struct place *place,
+                          const struct watched *watched, char **line)
+{
     struct monitor_child child;
-    if (poise_monitor_reader_create(monitor, place->path, &reader) < 0 ||
-        (values->timeline && monitor_timeline_create(monitor, &timeline) < 0)) {
-        cli_say_error("trace run");
-        poise_monitor_reader_destroy(reader);
-        return CLI_WRAPPER_FAILED;
-    }
     int status = monitor_start(line, values->mpi, place->path, &child);
-    if (status == CLI_DONE) {
-        /* The program comes first. */
-        setpriority(PRIO_PROCESS, 0, 19);
-        int code = watch(reader, &child);
-        /* A launcher that failed has said why nothing was recorded. */
-        if (code < 0 && !(code == -ENOENT && child.status != 0)) {
-            cli_say_error("trace run");
-        }
-        status = code < 0
-                     ? CLI_WRAPPER_FAILED
-                     : report(values, monitor, reader, timeline, child.status);
-        if (code == 0) {
-            int written = export_records(values, place->path);
-            status = status == CLI_DONE ? written : status;
-        }
-        status = child.status != 0 ? child.status : status;
+    if (status != CLI_DONE) {
+        return status;
     }
-    poise_monitor_reader_source(reader, &source);
-    remove_records(place, source.size);
-    monitor_timeline_free(timeline);
-    poise_monitor_reader_destroy(reader);
+    /* The program comes first. */
+    setpriority(PRIO_PROCESS, 0, 19);
+    int code = watch(watched->reader, whens[values->when], &child);
+    /* A launcher that failed has said why nothing was recorded. */
+    if (code < 0 && !(code == -ENOENT && child.status != 0)) {
+        cli_say_error("trace run");
+    }
+    status =
+        code < 0 ? CLI_WRAPPER_FAILED : report(values, watched, child.status);
+    if (code == 0) {
+        int written = export_records(values, place->path);
+        status = status == CLI_DONE ? written : status;
+    }
+    return child.status != 0 ? child.status : status;
+}
+
+static int watch_and_report(const struct values *values,
+                            const struct place *place, char **line)
+{
+    struct watched watched = {0};
+    struct poise_scope_source source = {0};
+    int status = CLI_WRAPPER_FAILED;
+    if (begin(values, place, &watched) < 0) {
+        cli_say_error("trace run");
+    } else {
+        status = run_and_report(values, place, &watched, line);
+        poise_scope_source(watched.scope, &source);
+        remove_records(place, source.size);
+    }
+    end(&watched);
     return status;
 }
 
 int cli_trace_run(int argc, char **argv)
 {
-    struct values values = {0};
+    struct values values = {.share = 1};
     struct place place;
-    struct poise_monitor *monitor = NULL;
     int status = CLI_DONE;
     int end = cli_options_end(options, argc, argv);
     int first = cli_parse(&cli_trace_run_command, end, argv, &values,
@@ -294,12 +360,8 @@ int cli_trace_run(int argc, char **argv)
     if (status != CLI_DONE) {
         return status;
     }
-    if (poise_monitor_create(NULL, &monitor) < 0) {
-        cli_say_error("trace run");
-        return CLI_WRAPPER_FAILED;
-    }
     cli_catch_signals();
-    status = watch_and_report(&values, &place, monitor, argv + end);
-    poise_monitor_destroy(monitor);
+    status = watch_and_report(&values, &place, argv + end);
+    free((void *)values.queries.items);
     return status;
 }

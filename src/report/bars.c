@@ -200,7 +200,8 @@ static struct rows rows_layout(const struct poise_stacks *stacks)
     size_t count = stacks->row_count ? stacks->row_count : 1;
     size_t label = widest(stacks->rows, stacks->row_count, rows.label_most);
 
-    rows.pitch = 1600.0 / (double)count;
+    /* All of it is to be seen at once on a tall screen. */
+    rows.pitch = 832.0 / (double)count;
     rows.pitch = rows.pitch > 24 ? 24 : rows.pitch < 2.5 ? 2.5 : rows.pitch;
     rows.height = rows.pitch > 8 ? rows.pitch - 4 : rows.pitch;
     rows.every = (size_t)ceil(13 / rows.pitch);

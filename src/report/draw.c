@@ -80,6 +80,10 @@ double report_legend(struct poise_buf *out, const char *const *names,
     enum { MOST = 28 };
     double x = 0, down = 0;
 
+    /* What there is only one of the title names. */
+    if (count < 2) {
+        return 0;
+    }
     for (size_t i = 0; i < count; i++) {
         size_t width = report_width(names[i] ? names[i] : "");
         double step =
@@ -101,5 +105,5 @@ double report_legend(struct poise_buf *out, const char *const *names,
         }
         x += step;
     }
-    return count > 0 ? down + 24 : 0;
+    return down + 24;
 }

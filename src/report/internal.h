@@ -96,7 +96,7 @@ void report_axis_x(struct poise_buf *out, const struct report_scale *scale,
                    double left, double right, double top, double bottom,
                    const char *title);
 /** Names of series with their colours, in lines that start at y; returns the
- * height they take. With `out` NULL only measures. */
+ * height they take: none for one series. With `out` NULL only measures. */
 double report_legend(struct poise_buf *out, const char *const *names,
                      size_t count, double y);
 

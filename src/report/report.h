@@ -123,6 +123,38 @@ struct poise_plot {
 POISE_API int poise_page_plot(struct poise_page *page,
                               const struct poise_plot *plot);
 
+/** A tree, from its roots on the left to its leaves; edges as thick as the
+ * weights, which are those of a node's edge to its parent. Nodes that no root
+ * is above (a circle) stand only in the table. For some hundred nodes. */
+struct poise_nodes {
+    const char *title, *weight_label;
+    const char *const *labels; /**< count of them */
+    const int *parents;        /**< -1: a root */
+    const double *weights;     /**< at least 0 */
+    const bool *is_marked;     /**< edges that stand out; NULL: none */
+    size_t count;
+    enum poise_unit unit;
+};
+POISE_API int poise_page_nodes(struct poise_page *page,
+                               const struct poise_nodes *nodes);
+
+/** Who did what from when to when: a row for each, coloured by what. */
+struct poise_span {
+    size_t row, series;
+    double from, to; /**< at least 0 */
+};
+struct poise_spans {
+    const char *title, *x_label;
+    const char *const *rows;   /**< row_count labels */
+    const char *const *series; /**< series_count labels */
+    const struct poise_span *spans;
+    size_t row_count, series_count, count;
+    enum poise_unit unit;
+};
+/** -EINVAL: a span has no row or series. */
+POISE_API int poise_page_spans(struct poise_page *page,
+                               const struct poise_spans *spans);
+
 /** The finished HTML document. */
 POISE_API int poise_page_html(const struct poise_page *page,
                               struct poise_buf *out);

@@ -55,7 +55,8 @@ static void linear_ticks(struct report_scale *scale)
     double last = ceil(scale->high / step * (1 - 1e-9));
 
     scale->low = first * step;
-    scale->high = last * step;
+    /* The end need not be at a tick: a quarter of a step is enough. */
+    scale->high = ceil(scale->high / step * 4 * (1 - 1e-9)) * step / 4;
     for (double k = first; k <= last; k++) {
         add_tick(scale, k * step);
     }

@@ -51,6 +51,9 @@ const char report_style[] =
     "th{color:var(--soft);font-weight:600;font-size:.85rem;"
     "white-space:nowrap}\n"
     ".r{text-align:right;white-space:nowrap}\n"
+    /* Labels would be too small: a narrow screen shows a part. */
+    "@media(max-width:640px){figure{overflow-x:auto}"
+    "figure>svg{min-width:620px}}\n"
     "@media print{body{max-width:none;padding:0;font-size:12px}"
     "details{display:none}.scroll{max-height:none;overflow:visible}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n";

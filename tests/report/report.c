@@ -138,7 +138,7 @@ static void test_scales(void **state)
     check_ticks(0, 10, POISE_UNIT_COUNT, false,
                 (const double[]){0, 2, 4, 6, 8, 10}, 6);
     check_ticks(3, 95, POISE_UNIT_COUNT, false,
-                (const double[]){0, 20, 40, 60, 80, 100}, 6);
+                (const double[]){0, 20, 40, 60, 80}, 5);
     check_ticks(0, 0, POISE_UNIT_COUNT, false,
                 (const double[]){0, .2, .4, .6, .8, 1}, 6);
     check_ticks(0, 1024 * 1024 * 3, POISE_UNIT_BYTES, false,
@@ -205,6 +205,34 @@ static void check_html(const char *html)
 enum { MANY = 1000 };
 static const char odd[] = "<b>&\"'\xff\x01 long label that is to be cut off";
 
+/* A tree in which some are their own parents or have none that there is, and
+ * spans with ends that are no numbers. */
+static int draw_new(struct poise_page *page, size_t count, const double *values,
+                    const char *const *labels)
+{
+    static int parents[MANY];
+    static struct poise_span spans[MANY];
+    double weights[MANY];
+
+    for (size_t i = 0; i < count; i++) {
+        parents[i] = i == 0        ? -1
+                     : i % 50 == 7 ? (int)i
+                     : i % 50 == 8 ? MANY + 5
+                                   : (int)(i / 3);
+        weights[i] = isfinite(values[i]) && values[i] > 0 ? values[i] : 0;
+        spans[i] =
+            (struct poise_span){i % (count / 2 + 1), i % 2, 0, values[i]};
+    }
+    int code = poise_page_nodes(
+        page, &(struct poise_nodes){odd, "n", labels, parents, weights, NULL,
+                                    count, POISE_UNIT_COUNT});
+    return code ? code
+                : poise_page_spans(
+                      page, &(struct poise_spans){odd, "time", labels, labels,
+                                                  spans, count / 2 + 1, 2,
+                                                  count, POISE_UNIT_NS});
+}
+
 static int draw_all(struct poise_page *page, size_t count, const double *values,
                     const char *const *labels)
 {
@@ -235,7 +263,7 @@ static int draw_all(struct poise_page *page, size_t count, const double *values,
                       page, &(struct poise_heatmap){odd, "from", "to", NULL,
                                                     labels, values, side, side,
                                                     POISE_UNIT_COUNT});
-    return code;
+    return code ? code : draw_new(page, count, values, labels);
 }
 
 static int draw_page(size_t count, const double *values,
@@ -314,6 +342,64 @@ static void test_bars(void **state)
                                  "height=\"100.0\"><title>b: 5</title>"));
     assert_non_null(strstr(html, "<tr><td>b</td><td class=\"r\">5</td></tr>"));
     assert_non_null(strstr(html, "role=\"img\" aria-labelledby=\"d1\""));
+    poise_page_destroy(page);
+}
+
+/* An edge of all the weight is widest; a node in the middle of those below; one
+ * that is in a circle is in the table only. */
+static void test_nodes(void **state)
+{
+    static const char *const labels[] = {"top", "left", "right", "ring"};
+    static const int parents[] = {-1, 0, 0, 3};
+    static const double weights[] = {0, 8, 2, 5};
+    static const bool marked[] = {false, true, false, false};
+    struct poise_page *page;
+    const char *html;
+
+    (void)state;
+    assert_int_equal(poise_page_create("t", NULL, &page), 0);
+    assert_int_equal(
+        poise_page_nodes(page, &(struct poise_nodes){"T", "w", labels, parents,
+                                                     weights, marked, 4,
+                                                     POISE_UNIT_COUNT}),
+        0);
+    html = poise_buf_str(&page->body);
+    assert_non_null(strstr(html, "stroke-width:6.75;stroke:var(--s1)\">"
+                                 "<title>left to top: 8</title>"));
+    assert_non_null(strstr(html, "stroke-width:2.25;stroke:var(--bar)\">"
+                                 "<title>right to top: 2</title>"));
+    assert_non_null(strstr(html, "cy=\"40.0\" r=\"3.5\"/>\n<text"));
+    assert_null(strstr(html, "<title>ring"));
+    assert_non_null(strstr(html, "<td>ring</td>"));
+    poise_page_destroy(page);
+}
+
+/* Bars where they belong; one series needs no legend; a span without a row is
+ * refused, and nothing is drawn. */
+static void test_spans(void **state)
+{
+    static const char *const rows[] = {"a", "b"}, *const series[] = {"s", "t"};
+    struct poise_span spans[] = {{0, 0, 0, 50}, {1, 1, 50, 100}};
+    struct poise_spans all = {"T", "x", rows, series,       spans,
+                              2,   2,   2,    POISE_UNIT_NS};
+    struct poise_page *page;
+
+    (void)state;
+    assert_int_equal(poise_page_create("t", NULL, &page), 0);
+    assert_int_equal(poise_page_spans(page, &all), 0);
+    assert_non_null(strstr(poise_buf_str(&page->body),
+                           "x=\"386.15\" y=\"52.00\" width=\"365.85\""));
+    assert_non_null(strstr(poise_buf_str(&page->body),
+                           "<title>b, t: 50 ns, from 50 ns on</title>"));
+    assert_non_null(strstr(poise_buf_str(&page->body), "rx=\"2\""));
+    size_t before = page->body.len;
+    spans[1].row = 2;
+    assert_int_equal(poise_page_spans(page, &all), -EINVAL);
+    assert_int_equal(page->body.len, before);
+    spans[1] = (struct poise_span){1, 0, 50, 100};
+    all.series_count = 1;
+    assert_int_equal(poise_page_spans(page, &all), 0);
+    assert_null(strstr(poise_buf_str(&page->body) + before, "rx=\"2\""));
     poise_page_destroy(page);
 }
 
@@ -495,6 +581,8 @@ int main(void)
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_page),
         cmocka_unit_test(test_bars),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_spans),
         cmocka_unit_test(test_heatmap),
         cmocka_unit_test(test_heatmap_blocks),
         cmocka_unit_test(test_heatmap_levels),

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include <poise/monitor.h>
+#include <poise/monitor_paths.h>
 
 static struct poise_rng rng;
 
@@ -574,6 +575,93 @@ static void absurd_times_do_no_harm(void **state)
     poise_monitor_destroy(monitor);
 }
 
+/* ---- ways through a tree ------------------------------------------------ */
+
+enum { PLACES = 7 };
+
+/* A binary tree of seven, whose stages take what `stages` says of each rank. */
+static struct poise_monitor_operation
+tree_of(struct poise_monitor_wrapper wrappers[PLACES],
+        const int64_t stages[PLACES][POISE_MONITOR_STAGES])
+{
+    memset(wrappers, 0, PLACES * sizeof *wrappers);
+    for (int i = 0; i < PLACES; i++) {
+        struct poise_monitor_wrapper *wrapper = &wrappers[i];
+        wrapper->parent = i == 0 ? -1 : (i - 1) / 2;
+        wrapper->calls = 1;
+        poise_monitor_statistic_add(&wrapper->arrival_wait,
+                                    stages[i][POISE_MONITOR_ARRIVAL_WAIT]);
+        poise_monitor_statistic_add(&wrapper->down,
+                                    stages[i][POISE_MONITOR_DOWN]);
+        poise_monitor_statistic_add(&wrapper->two_way,
+                                    stages[i][POISE_MONITOR_NETWORK]);
+        poise_monitor_statistic_add(&wrapper->up, stages[i][POISE_MONITOR_UP]);
+        poise_monitor_statistic_add(&wrapper->departure_wait,
+                                    stages[i][POISE_MONITOR_DEPARTURE_WAIT]);
+    }
+    return (struct poise_monitor_operation){.size = PLACES,
+                                            .wrappers = wrappers};
+}
+
+/* To the root, and back in the other order; sums are those of the steps. */
+static void a_way_leads_to_the_root_and_back(void **state)
+{
+    (void)state;
+    static struct poise_monitor_wrapper wrappers[PLACES];
+    static const int ranks[] = {5, 5, 5, 2, 2, 2, 0, 0, 2, 2, 2, 5, 5, 5};
+    static const int64_t stages[PLACES][POISE_MONITOR_STAGES] = {
+        [0] = {0, 7, 0, 9, 0},
+        [2] = {10, 20, 30, 40, 50},
+        [5] = {100, 200, 300, 400, 500}};
+    struct poise_monitor_operation operation = tree_of(wrappers, stages);
+    struct poise_monitor_step steps[14];
+    double sums[POISE_MONITOR_STAGES] = {0};
+    assert_int_equal(poise_monitor_steps(&operation, 5, NULL, 0), 14);
+    assert_int_equal(poise_monitor_steps(&operation, 5, steps, 14), 14);
+    for (int i = 0; i < 14; i++) {
+        assert_int_equal(steps[i].rank, ranks[i]);
+        sums[steps[i].stage] += steps[i].mean_ns;
+    }
+    assert_int_equal(steps[0].stage, POISE_MONITOR_DOWN);
+    assert_int_equal(steps[2].stage, POISE_MONITOR_ARRIVAL_WAIT);
+    assert_int_equal(steps[12].stage, POISE_MONITOR_DEPARTURE_WAIT);
+    assert_int_equal(steps[13].stage, POISE_MONITOR_UP);
+    struct poise_monitor_path paths[PLACES];
+    int count = poise_monitor_paths(&operation, paths, PLACES);
+    assert_true(count > 0 && paths[0].leaf == 5 && paths[0].length == 3);
+    for (int i = 0; i < POISE_MONITOR_STAGES; i++) {
+        assert_true(fabs(sums[i] - paths[0].stage_ns[i]) < 1e-9);
+    }
+    assert_true(fabs(sums[POISE_MONITOR_NETWORK] - 330) < 1e-9);
+}
+
+static void ways_that_are_alike_are_one_group(void **state)
+{
+    (void)state;
+    static struct poise_monitor_wrapper wrappers[PLACES];
+    /* 3 and 4 differ by less than an eighth, 5 by more, 6 in another stage. */
+    static const int64_t stages[PLACES][POISE_MONITOR_STAGES] = {
+        [3] = {[POISE_MONITOR_ARRIVAL_WAIT] = 1000},
+        [4] = {[POISE_MONITOR_ARRIVAL_WAIT] = 900},
+        [5] = {[POISE_MONITOR_ARRIVAL_WAIT] = 800},
+        [6] = {[POISE_MONITOR_NETWORK] = 950}};
+    struct poise_monitor_operation operation = tree_of(wrappers, stages);
+    struct poise_monitor_path paths[PLACES];
+    assert_int_equal(poise_monitor_paths(&operation, paths, PLACES), 3);
+    assert_true(paths[0].leaf == 3 && paths[0].count == 2);
+    assert_true(paths[1].leaf == 6 && paths[1].count == 1);
+    assert_true(paths[2].leaf == 5 && paths[2].count == 1);
+    /* No room for all: none is lost. */
+    assert_int_equal(poise_monitor_paths(&operation, paths, 2), 2);
+    assert_int_equal(paths[0].count + paths[1].count, 4);
+    /* What is no tree has no ways. */
+    wrappers[1].parent = 3;
+    assert_int_equal(poise_monitor_steps(&operation, 4, NULL, 0), 0);
+    assert_int_equal(poise_monitor_paths(&operation, paths, PLACES), 2);
+    operation.wrappers = NULL;
+    assert_int_equal(poise_monitor_paths(&operation, paths, PLACES), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -593,6 +681,8 @@ int main(void)
         cmocka_unit_test(places_of_trees_have_their_latencies),
         cmocka_unit_test(lateness_has_its_reason),
         cmocka_unit_test(absurd_times_do_no_harm),
+        cmocka_unit_test(a_way_leads_to_the_root_and_back),
+        cmocka_unit_test(ways_that_are_alike_are_one_group),
     };
     poise_rng_seed(&rng, 19);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include <poise/monitor.h>
 #include <poise/query.h>
+#include <poise/report.h>
 
 #include <sys/types.h>
 
@@ -63,13 +64,43 @@ int monitor_json(const struct monitor_run *run, struct poise_buf *out);
 struct monitor_timeline;
 int monitor_timeline_create(struct poise_monitor *monitor,
                             struct monitor_timeline **out);
+/** What a page wants of them. */
+struct monitor_details;
+const struct monitor_details *
+monitor_timeline_details(const struct monitor_timeline *timeline);
 void monitor_timeline_free(struct monitor_timeline *timeline);
 /** As Chrome's trace events, which Perfetto reads, too. */
 int monitor_timeline_json(const struct monitor_timeline *timeline,
                           struct poise_buf *out);
 
+/* ---- the page ----------------------------------------------------------- */
+
+/** Who waited for whom, and the longest calls, of a fixed number of operations.
+ */
+int monitor_details_create(struct monitor_details **out);
+void monitor_details_free(struct monitor_details *details);
+void monitor_details_add(struct monitor_details *details,
+                         const struct poise_monitor_operation *operation,
+                         const struct poise_monitor_span *spans,
+                         const struct poise_monitor_verdict *verdict);
+/** Draw them; nothing where the operation found no room. */
+int monitor_details_waits(const struct monitor_details *details,
+                          const struct poise_monitor_operation *operation,
+                          struct poise_page *page);
+int monitor_details_longest(const struct monitor_details *details,
+                            const struct poise_monitor_operation *operation,
+                            struct poise_page *page);
+
+/** Draw the orders of an operation, and the ways through its tree. */
+int monitor_paths_draw(struct poise_page *page,
+                       const struct poise_monitor_operation *operation);
+/** The slowest way through each tree, if there are several. */
+int monitor_paths_overlay(struct poise_page *page,
+                          const struct monitor_run *run);
+
 /** A page with all of it. */
-int monitor_page(const struct monitor_run *run, struct poise_buf *out);
+int monitor_page(const struct monitor_run *run,
+                 const struct monitor_details *details, struct poise_buf *out);
 
 /* ---- the program -------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 
 /** Operations that have a section, those with the most time, and ranks that a
  * plot shows, those that cost most. */
-enum { SECTIONS_MOST = 8, RANKS_MOST = 64, NAME_BYTES = 16 };
+enum { SECTIONS_MOST = 8, RANKS_MOST = 64, NAME_BYTES = 16, SPLIT_BYTES = 128 };
 
 /* The ranks of an operation that are shown, with their names. */
 struct shown {
@@ -73,58 +73,39 @@ static int add_waits(struct poise_page *page,
                                      .unit = POISE_UNIT_NS});
 }
 
-/* The thesis' pathmap: what each place of the tree takes on the way. */
-static int add_places(struct poise_page *page,
-                      const struct poise_monitor_operation *operation,
-                      const struct shown *shown)
-{
-    static const char *const series[] = {"arrival wait", "down", "two-way",
-                                         "up", "departure wait"};
-    double values[RANKS_MOST * 5];
-    if (!operation->wrappers) {
-        return 0;
-    }
-    for (int i = 0; i < shown->count; i++) {
-        const struct poise_monitor_wrapper *wrapper =
-            &operation->wrappers[shown->ranks[i]];
-        values[5 * i] = poise_monitor_mean(&wrapper->arrival_wait);
-        values[5 * i + 1] = poise_monitor_mean(&wrapper->down);
-        values[5 * i + 2] = poise_monitor_mean(&wrapper->two_way);
-        values[5 * i + 3] = poise_monitor_mean(&wrapper->up);
-        values[5 * i + 4] = poise_monitor_mean(&wrapper->departure_wait);
-    }
-    return poise_page_stacks(
-        page, &(struct poise_stacks){.title = "Places of the tree, mean",
-                                     .x_label = "time",
-                                     .rows = shown->rows,
-                                     .series = series,
-                                     .values = values,
-                                     .row_count = (size_t)shown->count,
-                                     .series_count = 5,
-                                     .unit = POISE_UNIT_NS});
-}
-
+/* Parts that are known of none have no place in the legend. */
 static int add_split(struct poise_page *page, const struct monitor_run *run)
 {
-    static const char *const series[] = {"arrival", "reduce", "broadcast"};
+    static const char *const all[] = {"arrival", "reduce", "broadcast"};
+    static const char *const some[] = {"arrival", "after"};
     double values[SECTIONS_MOST * 3];
+    char names[SECTIONS_MOST][SPLIT_BYTES];
     const char *rows[SECTIONS_MOST];
     unsigned count = run->count < SECTIONS_MOST ? run->count : SECTIONS_MOST;
+    size_t series = 2;
+    for (unsigned i = 0; i < count; i++) {
+        series = run->operations[i]->reduce.count > 0 ? 3 : series;
+    }
     for (unsigned i = 0; i < count; i++) {
         const struct poise_monitor_operation *operation = run->operations[i];
-        rows[i] = operation->name;
-        values[3 * i] = poise_monitor_mean(&operation->arrival);
-        values[3 * i + 1] = poise_monitor_mean(&operation->reduce);
-        values[3 * i + 2] = poise_monitor_mean(&operation->broadcast);
+        double *row = values + series * i;
+        snprintf(names[i], SPLIT_BYTES, "%s, %s", operation->name,
+                 operation->group_name);
+        /* Where all are of one communicator that need not be said. */
+        bool is_one = operation->group == run->operations[0]->group;
+        rows[i] = i == 0 || is_one ? operation->name : names[i];
+        row[0] = poise_monitor_mean(&operation->arrival);
+        row[1] = poise_monitor_mean(&operation->reduce);
+        row[series - 1] = poise_monitor_mean(&operation->broadcast);
     }
     return poise_page_stacks(
         page, &(struct poise_stacks){.title = "What a call is made of, mean",
                                      .x_label = "time",
                                      .rows = rows,
-                                     .series = series,
+                                     .series = series == 3 ? all : some,
                                      .values = values,
                                      .row_count = count,
-                                     .series_count = 3,
+                                     .series_count = series,
                                      .unit = POISE_UNIT_NS});
 }
 
@@ -214,7 +195,8 @@ static int add_order(struct poise_page *page,
 /* ---- the page ----------------------------------------------------------- */
 
 static int add_operation(struct poise_page *page,
-                         const struct poise_monitor_operation *operation)
+                         const struct poise_monitor_operation *operation,
+                         const struct monitor_details *details)
 {
     struct shown shown;
     struct poise_buf title = {0}, text = {0};
@@ -233,16 +215,12 @@ static int add_operation(struct poise_page *page,
         poise_page_section(page, poise_buf_str(&title), poise_buf_str(&text));
     poise_buf_free(&title);
     poise_buf_free(&text);
-    if (code == 0) {
-        code = add_order(page, operation, &shown);
-    }
-    if (code == 0) {
-        code = add_waits(page, operation, &shown);
-    }
-    if (code == 0) {
-        code = add_places(page, operation, &shown);
-    }
-    return code == 0 ? add_worst(page, operation) : code;
+    code = code < 0 ? code : monitor_paths_draw(page, operation);
+    code = code < 0 ? code : add_order(page, operation, &shown);
+    code = code < 0 ? code : add_waits(page, operation, &shown);
+    code = code < 0 ? code : monitor_details_waits(details, operation, page);
+    code = code < 0 ? code : add_worst(page, operation);
+    return code < 0 ? code : monitor_details_longest(details, operation, page);
 }
 
 static int add_figures(struct poise_page *page, const struct monitor_run *run)
@@ -267,7 +245,8 @@ static int add_figures(struct poise_page *page, const struct monitor_run *run)
     return code;
 }
 
-int monitor_page(const struct monitor_run *run, struct poise_buf *out)
+int monitor_page(const struct monitor_run *run,
+                 const struct monitor_details *details, struct poise_buf *out)
 {
     struct poise_page *page;
     int code =
@@ -282,8 +261,9 @@ int monitor_page(const struct monitor_run *run, struct poise_buf *out)
     }
     for (unsigned i = 0; code == 0 && i < run->count && i < SECTIONS_MOST;
          i++) {
-        code = add_operation(page, run->operations[i]);
+        code = add_operation(page, run->operations[i], details);
     }
+    code = code < 0 ? code : monitor_paths_overlay(page, run);
     if (code == 0) {
         code = poise_page_html(page, out);
     }

@@ -23,6 +23,7 @@ struct part {
 
 struct monitor_timeline {
     struct poise_monitor *monitor;
+    struct monitor_details *details;
     uint64_t count; /* parts that ever came */
     struct part parts[PARTS];
 };
@@ -32,6 +33,7 @@ static void keep(const struct poise_monitor_operation *operation,
                  const struct poise_monitor_verdict *verdict, void *arg)
 {
     struct monitor_timeline *timeline = arg;
+    monitor_details_add(timeline->details, operation, spans, verdict);
     for (int i = 0; i < operation->size; i++) {
         timeline->parts[timeline->count++ % PARTS] = (struct part){
             .operation = operation,
@@ -53,6 +55,10 @@ int monitor_timeline_create(struct poise_monitor *monitor,
     if (!timeline) {
         return -ENOMEM;
     }
+    if (monitor_details_create(&timeline->details) < 0) {
+        free(timeline);
+        return -ENOMEM;
+    }
     timeline->monitor = monitor;
     poise_monitor_on_call(monitor, keep, timeline);
     *out = timeline;
@@ -63,8 +69,15 @@ void monitor_timeline_free(struct monitor_timeline *timeline)
 {
     if (timeline) {
         poise_monitor_on_call_end(timeline->monitor, timeline);
+        monitor_details_free(timeline->details);
     }
     free(timeline);
+}
+
+const struct monitor_details *
+monitor_timeline_details(const struct monitor_timeline *timeline)
+{
+    return timeline->details;
 }
 
 /* ---- Chrome's trace events ---------------------------------------------- */

@@ -244,9 +244,11 @@ static int report(const struct values *values, const struct watched *watched,
     code = values->json ? monitor_json(&run, &out) : monitor_text(&run, &out);
     int written = finish(code, values->output, &out);
     if (values->report && written == CLI_DONE) {
-        written = finish(monitor_page(&run, &out), values->report, &out);
+        written =
+            finish(monitor_page(&run, monitor_timeline_details(timeline), &out),
+                   values->report, &out);
     }
-    if (timeline && written == CLI_DONE) {
+    if (values->timeline && written == CLI_DONE) {
         written = finish(monitor_timeline_json(timeline, &out),
                          values->timeline, &out);
     }
@@ -280,7 +282,7 @@ static int begin(const struct values *values, const struct place *place,
     code = code < 0 ? code
                     : poise_monitor_reader_over(out->monitor, out->scope,
                                                 &out->reader);
-    if (code == 0 && values->timeline) {
+    if (code == 0 && (values->timeline || values->report)) {
         code = monitor_timeline_create(out->monitor, &out->timeline);
     }
     return code < 0 ? code

@@ -94,6 +94,9 @@ struct poise_sort_result {
     uint64_t items_in, items_out, bytes_in, bytes_out;
     /** All transfers: of input, scratch and output. */
     uint64_t read_bytes, written_bytes;
+    /** What the plan said that they would be, if keys are spread and no line is
+     * left out: see struct poise_sort_forecast. */
+    uint64_t planned_read_bytes, planned_written_bytes;
     uint64_t scratch_bytes; /**< written to scratch files */
     uint64_t memory_bytes;  /**< the budget */
     uint64_t block_bytes;   /**< unit of scratch files */
@@ -115,8 +118,9 @@ struct poise_sort_result {
  * Sort file `in` into file `out`, the same bytes however many processes and
  * threads do it. Items with equal keys keep their order. The
  * output appears under its name whole or not at all; the input is never
- * written to. Data are read twice and written twice at most, unless a bucket
- * is too large for the memory and has to be split again (result->splits).
+ * written to. Data are read twice and written twice at most, unless memory is
+ * so little that buckets are parted once more (poise_sort_plan says how often),
+ * or one turns out too large for the memory (result->splits).
  *
  * Several processes read a part of the input each, and send what they read to
  * the process that sorts and writes that range of keys: see docs/sort.md.
@@ -131,6 +135,34 @@ struct poise_sort_result {
 POISE_API int poise_sort_run(const char *in, const char *out,
                              const struct poise_sort_options *options,
                              struct poise_sort_result *result);
+
+/** What a run would do. Keys that are frequent, and items that are left out,
+ * make it less. */
+struct poise_sort_forecast {
+    uint64_t bytes_in;
+    /** All transfers of all processes: of input, scratch and output. */
+    uint64_t read_bytes, written_bytes;
+    uint64_t scratch_bytes; /**< on scratch files at a time */
+    uint64_t memory_bytes, block_bytes;
+    uint32_t buckets;
+    unsigned rounds; /**< how often all is parted once more */
+    unsigned threads, processes;
+    /** What the disk takes for the transfers by what some of them took, one
+     * after the other; 0: there was nothing to measure with. Computing comes to
+     * it where it takes longer. */
+    double disk_seconds;
+};
+
+/**
+ * What poise_sort_run would do with the same arguments: the plan, and how long
+ * the disk would take, for which up to 16 MiB of the input are read and as much
+ * written into a scratch file without a name. The output is left alone. Local:
+ * of a world only the number of processes counts. Errors as of poise_sort_run;
+ * -ESPIPE: an input that can be read once only.
+ */
+POISE_API int poise_sort_plan(const char *in, const char *out,
+                              const struct poise_sort_options *options,
+                              struct poise_sort_forecast *forecast);
 
 /** What a file holds. */
 struct poise_sort_report {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,62 @@ static void test_traffic(void **state)
         /* Samples are read beside it, and ends of blocks. */
         assert_true(result.read_bytes < 2 * bytes + bytes / 2);
         assert_true(result.written_bytes < 2 * bytes + bytes / 8);
+    }
+}
+
+/* What is said beforehand comes true, from memory that holds all to one that
+ * takes a third pass. */
+static void test_promise(void **state)
+{
+    static const struct {
+        const char *type;
+        uint64_t count, memory;
+        unsigned rounds;
+    } cases[] = {
+        {"u32", 600000, 16 << 20, 0},
+        {"u32", 600000, 1200 * KB, 0},
+        {"u64", 300000, 900 * KB, 0},
+        {"u64", 500000, 400 * KB, 1},
+        {"record:100,0,10", 30000, 1500 * KB, 0},
+        {"record:100,0,10", 30000, 400 * KB, 1},
+        {"lines", 60000, 1500 * KB, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct poise_sort_options options =
+            options_of(cases[i].type, NULL, cases[i].memory);
+        struct poise_sort_forecast plan;
+        struct poise_sort_result result;
+        double bytes, read, written, limit;
+
+        if (!in_share(i)) {
+            continue;
+        }
+        assert_int_equal(poise_sort_generate(in_path, &options,
+                                             POISE_SORT_RANDOM, cases[i].count,
+                                             i),
+                         0);
+        unlink(out_path);
+        assert_int_equal(poise_sort_plan(in_path, out_path, &options, &plan),
+                         0);
+        assert_int_equal(files_in_folder(), 1);
+        assert_int_equal(poise_sort_run(in_path, out_path, &options, &result),
+                         0);
+        bytes = (double)result.bytes_in;
+        assert_int_equal(plan.bytes_in, result.bytes_in);
+        assert_int_equal(plan.rounds, cases[i].rounds);
+        assert_int_equal(plan.read_bytes, result.planned_read_bytes);
+        assert_int_equal(plan.written_bytes, result.planned_written_bytes);
+        read = ((double)result.read_bytes - (double)plan.read_bytes) / bytes;
+        written =
+            ((double)result.written_bytes - (double)plan.written_bytes) / bytes;
+        limit = cases[i].rounds > 0 ? 0.3 : 0.06;
+        if (fabs(read) > limit || fabs(written) > limit) {
+            fail_msg("%s in %llu bytes: read %+.3f, written %+.3f times more",
+                     cases[i].type, (unsigned long long)cases[i].memory, read,
+                     written);
+        }
     }
 }
 
@@ -667,6 +724,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_ways),
         cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_promise),
         cmocka_unit_test(test_uneven_disks),
         cmocka_unit_test(test_few_descriptors),
         cmocka_unit_test(test_floats),

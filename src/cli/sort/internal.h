@@ -40,6 +40,9 @@ int cli_sort_size(const char *text, uint64_t *bytes);
 int cli_sort_names(const char *path, struct poise_buf *text,
                    struct poise_strings *names);
 
+/** What will be done, for --dry-run. */
+void cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json,
+                   struct poise_buf *out);
 void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
                       struct poise_buf *out);
 void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,

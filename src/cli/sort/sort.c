@@ -17,7 +17,7 @@ struct values {
     const char *out, *names, *size, *compress;
     int pattern;
     int check_how; /* -1: not asked for */
-    bool check, quiet, verify, merge, in_place;
+    bool check, quiet, verify, merge, in_place, dry_run;
 };
 
 #define NOT_GIVEN UINT64_MAX
@@ -74,6 +74,10 @@ static const struct poise_option options[] = {
      .help = "u32, i32, u64, i64, f32, f64, lines, record:LEN or "
              "record:LEN,OFFSET,KEYLEN (default: lines)",
      .offset = offsetof(struct values, order.type)},
+    {POISE_OPTION_FLAG, .name = "dry-run",
+     .help = "write nothing: say how often the data would be read and written, "
+             "and how long the disk takes for that",
+     .offset = offsetof(struct values, dry_run)},
     {POISE_OPTION_LIST, 'o', "output", "FILE",
      .help = "write there, not to standard output; it may be an input",
      .offset = offsetof(struct values, outs)},
@@ -265,6 +269,22 @@ static int check(const struct job *job)
                                             : report(job, job->in, NULL);
 }
 
+static int plan(const struct job *job)
+{
+    struct poise_sort_forecast forecast;
+    struct poise_buf out = {0};
+    int code = poise_sort_plan(job->in, job->out, &job->sort, &forecast);
+    int status;
+
+    if (code < 0) {
+        return fail(code);
+    }
+    cli_sort_plan(&forecast, job->values->disk.json, &out);
+    status = failed(cli_write("sort", &out));
+    poise_buf_free(&out);
+    return status;
+}
+
 static int sort(struct job *job)
 {
     const struct values *values = job->values;
@@ -305,11 +325,14 @@ static int dispatch(struct job *job)
     bool makes = values->generate != NOT_GIVEN;
     int code;
 
-    if (!makes && !job->checks && !values->merge) {
+    if (!makes && !job->checks && !values->merge && !values->dry_run) {
         return sort(job);
     }
     if (!cli_extmem_is_first(job->sort.world)) {
         return CLI_DONE;
+    }
+    if (values->dry_run) {
+        return plan(job);
     }
     if (job->checks) {
         return check(job);
@@ -474,6 +497,9 @@ static int run_named(struct job *job)
     if (job->verifies && job->out && strcmp(job->out, "-") == 0) {
         return refuse("--verify reads the output again: it cannot be '-'");
     }
+    if (values->dry_run && job->out && strcmp(job->out, "-") == 0) {
+        job->out = NULL;
+    }
     status = failed(cli_standard_output("sort", values->disk.json, &job->out,
                                         NULL, &standard));
     return status == CLI_DONE ? run_typed(job) : status;
@@ -513,6 +539,11 @@ static int check_options(struct values *values, int count)
 
     if (values->quiet && (values->check || values->check_how == 0)) {
         return refuse("-c and -C exclude each other");
+    }
+    if (values->dry_run && (values->check || values->quiet || values->merge ||
+                            values->check_how >= 0 || values->verify ||
+                            values->generate != NOT_GIVEN)) {
+        return refuse("--dry-run is for sorting alone");
     }
     if (values->names && count > 0) {
         return refuse("operands cannot be combined with --files0-from");

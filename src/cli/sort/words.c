@@ -1,6 +1,60 @@
 /* What poise sort says of what it did and found. */
 #include "internal.h"
 
+static double times(uint64_t bytes, uint64_t data)
+{
+    return data > 0 ? (double)bytes / (double)data : 0;
+}
+
+static void plan_json(const struct poise_sort_forecast *plan,
+                      struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "bytes_in", plan->bytes_in);
+    poise_json_u64(&json, "read_bytes", plan->read_bytes);
+    poise_json_u64(&json, "written_bytes", plan->written_bytes);
+    poise_json_u64(&json, "scratch_bytes", plan->scratch_bytes);
+    poise_json_double(&json, "disk_seconds", plan->disk_seconds);
+    poise_json_u64(&json, "memory_bytes", plan->memory_bytes);
+    poise_json_u64(&json, "processes", plan->processes);
+    poise_json_u64(&json, "threads", plan->threads);
+    poise_json_u64(&json, "buckets", plan->buckets);
+    poise_json_u64(&json, "rounds", plan->rounds);
+    poise_json_u64(&json, "block_bytes", plan->block_bytes);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+void cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json,
+                   struct poise_buf *out)
+{
+    if (as_json) {
+        plan_json(plan, out);
+        return;
+    }
+    poise_human_bytes(out, plan->bytes_in);
+    poise_buf_printf(out, " would be read %.2f times and written %.2f times",
+                     times(plan->read_bytes, plan->bytes_in),
+                     times(plan->written_bytes, plan->bytes_in));
+    if (plan->disk_seconds > 0) {
+        poise_buf_printf(out, ", for which the disk takes about %.2g s",
+                         plan->disk_seconds);
+    }
+    poise_buf_puts(out, "\nscratch files take ");
+    poise_human_bytes(out, plan->scratch_bytes);
+    poise_buf_puts(out, ", memory ");
+    poise_human_bytes(out, plan->memory_bytes);
+    poise_buf_printf(out, ": %u buckets", plan->buckets);
+    if (plan->rounds > 0) {
+        poise_buf_printf(out, ", parted %u times more", plan->rounds);
+    }
+    poise_buf_puts(out, ", blocks of ");
+    poise_human_bytes(out, plan->block_bytes);
+    poise_buf_printf(out, ", %u threads\n", plan->threads);
+}
+
 void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
                       struct poise_buf *out)
 {
@@ -34,6 +88,13 @@ void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
     poise_buf_puts(out, " (scratch ");
     poise_human_bytes(out, r->scratch_bytes);
     poise_buf_printf(out,
+                     "; planned %.2f and %.2f times the input, came to %.2f "
+                     "and %.2f",
+                     times(r->planned_read_bytes, r->bytes_in),
+                     times(r->planned_written_bytes, r->bytes_in),
+                     times(r->read_bytes, r->bytes_in),
+                     times(r->written_bytes, r->bytes_in));
+    poise_buf_printf(out,
                      ") by %s; past the page cache: input %s, scratch %s, "
                      "output %s\n",
                      r->engine, r->direct_in ? "yes" : "no",
@@ -66,6 +127,8 @@ void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
     poise_json_u64(&json, "block_bytes", r->block_bytes);
     poise_json_u64(&json, "read_bytes", r->read_bytes);
     poise_json_u64(&json, "written_bytes", r->written_bytes);
+    poise_json_u64(&json, "planned_read_bytes", r->planned_read_bytes);
+    poise_json_u64(&json, "planned_written_bytes", r->planned_written_bytes);
     poise_json_u64(&json, "scratch_bytes", r->scratch_bytes);
     poise_json_string(&json, "io", r->engine);
     poise_json_bool(&json, "direct_in", r->direct_in);

@@ -168,7 +168,16 @@ struct sort_plan {
     uint64_t resident;      /**< blocks that stay in memory */
     uint64_t scratch_bytes; /**< expected, of each process */
     uint64_t sample_reads;  /**< of all */
+    double slack;           /**< a bucket may be so often the mean */
+    unsigned rounds;        /**< how often buckets are parted once more */
+    /** Bytes that each process will move, if keys are spread. */
+    double scratch_written, scratch_read;
 };
+/** Of what is parted once more so much at most is read for a sample: one in
+ * so many bytes. */
+enum { SORT_SAMPLE_PART = 8 };
+/** Reads of a sample for so many buckets, of one in `part` bytes at most. */
+uint64_t sort_plan_sample(uint64_t bytes, uint32_t buckets, uint64_t part);
 
 /** What is known of the data before the plan is made. */
 struct sort_census {
@@ -228,6 +237,12 @@ static inline unsigned sort_owner(const struct sort_run *run, uint32_t i,
                ? i % run->processes
                : (unsigned)((uint64_t)i * run->processes / count);
 }
+
+/** The plan for an input that is open, of the memory and threads given here. */
+int sort_search_plan(struct sort_run *run, uint64_t memory, unsigned lanes);
+/** What it comes to. */
+void sort_forecast_of(const struct sort_run *run,
+                      struct poise_sort_forecast *forecast);
 
 /* ---- sources ------------------------------------------------------------ */
 

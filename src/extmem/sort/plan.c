@@ -1,8 +1,13 @@
 /*
  * How memory is shared out. All numbers of buckets and all sizes of blocks are
- * tried, and what moves the fewest bytes wins: few large buckets leave less
- * memory for blocks that need not go to the disk at all, many small ones want
- * many blocks, and small blocks cost seeks.
+ * tried, and the cheapest wins: few large buckets leave less memory for blocks
+ * that need not go to the disk at all, and exceed the caches, many small ones
+ * want many blocks and samples, and small blocks cost seeks.
+ *
+ * Costs are in bytes that are written to a disk and read again. They are
+ * constants, so that runs on the same data can be compared; where each comes
+ * from stands beside it (2 cores of a virtual machine, disk past the page
+ * cache, 1.7 GB/s in and 3.4 out).
  */
 #include "internal.h"
 
@@ -18,8 +23,35 @@ enum {
     LEAST_BUCKET = 16 << 10,
 };
 
-/* Of a bucket that may become as large: samples are samples. */
+/* So much larger than the mean a bucket may become; beyond it is parted once
+ * more. Twelve reads of the sample fall into one (SAMPLES), each of a part of
+ * its own of the data: of what `bench/run --case sort-parts` tries the largest
+ * was 1.37 of the mean. */
 #define SLACK 1.6
+/* Where there is memory for it: of a few keys two may fall into one bucket. */
+#define MUCH_SLACK 4.0
+enum {
+    SAMPLES = 12,
+    /* A transfer, whatever its size: 39,000 of 4 KiB go each way in a second,
+     * in which 1.7 to 3.4 GB do in large ones. */
+    TRANSFER = 64 << 10,
+    /* A read of the sample, 32 of which are on their way: 100 ms for 12,400. */
+    SAMPLE = 16 << 10,
+    /* A block that stays in memory: 256 MiB in blocks of 4 KiB took 6 ms. */
+    TURN = 100,
+    /* Buckets so large are sorted within the caches of a core, and... */
+    CACHED = 1 << 20,
+};
+/* ...for each time that they are twice as large a byte costs so much more: of
+ * 256 MiB of u32, in memory, buckets of 1, 4 and 19 MiB took 0.91, 1.06 and
+ * 1.39 s of two cores. */
+#define BEYOND_CACHE 0.125
+/* The first touch of a byte of memory: the kernel zeroes it. 0.2 s for 700 MiB.
+ */
+#define TOUCH 0.2
+/* Entries of a bucket: lines in it may be shorter than the mean. Buckets in
+ * which they are much shorter are parted once more. */
+#define ENTRIES_SLACK 1.3
 /* Places of entries are 32 bits wide. */
 #define MOST_BUCKET (UINT64_C(1) << 31)
 
@@ -48,7 +80,8 @@ static void set_bucket(struct sort_plan *plan, bool has_entries,
     plan->bucket_limit = extmem_round_up((uint64_t)most, EXTMEM_PAGE) +
                          (size_t)plan->lanes * plan->processes * EXTMEM_PAGE;
     plan->buffer = plan->bucket_limit + 2 * EXTMEM_PAGE;
-    plan->entries = has_entries ? (size_t)(most / item_bytes * 1.3) + 64 : 0;
+    plan->entries =
+        has_entries ? (size_t)(most / item_bytes * ENTRIES_SLACK) + 64 : 0;
 }
 
 /* Of a lane, while it throws items into buckets: blocks of its own process's,
@@ -82,15 +115,76 @@ static uint64_t set_inbox(struct sort_plan *plan)
     return plan->inbox + 2 * others * plan->window * plan->block;
 }
 
+/* What is not moved costs, too, of `bytes` that are in buckets of `mean`. */
+static double in_memory(const struct sort_plan *plan, double bytes, double mean)
+{
+    double cost = (double)plan->buckets * SAMPLES * SAMPLE;
+
+    cost += (double)plan->resident * TURN;
+    cost += TOUCH * ((double)plan->local * plan->lanes +
+                     (double)plan->resident * (double)plan->block);
+    for (; mean > CACHED; mean /= 2) {
+        cost += BEYOND_CACHE * bytes;
+    }
+    return cost;
+}
+
+/* Room for the buckets of the second pass in a lane's memory, and how often all
+ * are parted once more until they fit; false: they never do. */
+static bool fit_buckets(const struct sort_census *census, bool has_entries,
+                        uint64_t lane, struct sort_plan *plan)
+{
+    double mean = (double)census->bytes / plan->buckets;
+    unsigned streams = plan->lanes * plan->processes;
+    /* Four buffers, and entries. */
+    double times =
+        4 + (has_entries ? 2 * ENTRIES_SLACK * sizeof(struct sort_entry) /
+                               census->item_bytes
+                         : 0);
+    double fits = ((double)lane - 64 * sizeof(struct sort_entry) -
+                   (4.0 * streams + 16) * EXTMEM_PAGE) /
+                  times;
+
+    plan->rounds = 0;
+    set_bucket(plan, has_entries, census->item_bytes,
+               plan->buckets == 1 ? (double)census->bytes + 8
+                                  : mean * plan->slack);
+    if (second_pass(plan) <= lane) {
+        return true;
+    }
+    if (fits < LEAST_BUCKET || plan->buckets == 1) {
+        return false;
+    }
+    set_bucket(plan, has_entries, census->item_bytes, fits);
+    for (; mean * SLACK > fits; mean /= plan->buckets) {
+        plan->rounds++;
+    }
+    return second_pass(plan) <= lane;
+}
+
+/* What will be moved, each process's share of it. */
+static void forecast(const struct sort_census *census, struct sort_plan *plan)
+{
+    double share = (double)census->bytes / plan->processes;
+    double stays = (double)plan->resident * (double)plan->block;
+    double away = stays < share ? share - stays : 0;
+    /* The ends of streams take whole pages. */
+    double ends = (double)plan->lanes * plan->buckets * EXTMEM_PAGE / 2;
+
+    plan->scratch_written = away > 0 ? away + ends : 0;
+    plan->scratch_read = plan->scratch_written;
+    /* What was parted once more is all on disk. */
+    plan->scratch_written += plan->rounds * share;
+    plan->scratch_read += plan->rounds * share * (1 + 1.0 / SORT_SAMPLE_PART);
+}
+
 /* The rest of a plan of which lanes, chunk, buckets and block are set. Its
- * cost in bytes moved, negative if it does not fit. */
+ * cost, negative if it does not fit. */
 static double plan_rest(const struct sort_census *census, bool has_entries,
                         uint64_t usable, struct sort_plan *plan)
 {
-    double bytes = (double)census->bytes, moved, rounds = 0;
-    double mean = bytes / plan->buckets;
-    unsigned streams = plan->lanes * plan->processes;
     uint64_t lane, left, stay, inbox, share = census->bytes / plan->processes;
+    double mean = (double)census->bytes / plan->buckets, moved;
     size_t first;
 
     plan->spare_blocks = spare_blocks(plan->block);
@@ -101,28 +195,8 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
     usable -= inbox;
     lane = usable / plan->lanes;
     first = first_pass(plan);
-    if (first > lane) {
+    if (first > lane || !fit_buckets(census, has_entries, lane, plan)) {
         return -1;
-    }
-    set_bucket(plan, has_entries, census->item_bytes,
-               plan->buckets == 1 ? bytes + 8 : mean * SLACK);
-    if (second_pass(plan) > lane) {
-        /* Buckets that are larger will have to be parted once more. */
-        double times = 4 + (has_entries ? 2.6 * sizeof(struct sort_entry) /
-                                              census->item_bytes
-                                        : 0);
-        double fits = ((double)lane - 64 * sizeof(struct sort_entry) -
-                       (4.0 * streams + 16) * EXTMEM_PAGE) /
-                      times;
-
-        if (fits < LEAST_BUCKET || plan->buckets == 1) {
-            return -1;
-        }
-        set_bucket(plan, has_entries, census->item_bytes, fits);
-        rounds = 1;
-        if (second_pass(plan) > lane) {
-            return -1;
-        }
     }
     plan->local = first > second_pass(plan) ? first : second_pass(plan);
     plan->local = extmem_round_up(plan->local, EXTMEM_PAGE);
@@ -134,11 +208,13 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
     stay = share / plan->block + 1 + (uint64_t)plan->lanes * plan->buckets;
     plan->resident = left / plan->block < stay ? left / plan->block : stay;
     plan->scratch_bytes = (stay - plan->resident) * plan->block;
-    bytes = (double)share;
-    moved = plan->scratch_bytes < share ? (double)plan->scratch_bytes : bytes;
-    moved += rounds * bytes;
-    return 1 + moved * (1 + 65536.0 / (double)plan->block) +
-           bytes / 2000 * plan->buckets / 16;
+    forecast(census, plan);
+    moved = (plan->scratch_written + plan->scratch_read) / 2;
+    if (plan->rounds > 0) {
+        mean = (double)plan->bucket_limit;
+    }
+    return 1 + moved * (1 + (double)TRANSFER / (double)plan->block) +
+           in_memory(plan, (double)share, mean);
 }
 
 static void plan_search(const struct sort_census *census, bool has_entries,
@@ -164,6 +240,13 @@ static void plan_search(const struct sort_census *census, bool has_entries,
         }
     }
     *plan = best;
+    tried = best;
+    tried.slack = MUCH_SLACK;
+    if (best.buckets > 0 &&
+        plan_rest(census, has_entries, usable, &tried) >= 0 &&
+        tried.resident == best.resident && tried.rounds == best.rounds) {
+        *plan = tried;
+    }
 }
 
 int sort_plan_make(const struct poise_sort_options *options,
@@ -173,8 +256,9 @@ int sort_plan_make(const struct poise_sort_options *options,
     enum sort_shape shape = sort_shape_of(&options->type);
     bool has_entries = shape == SORT_RECORDS || shape == SORT_TEXT;
     /* Samples, lists of blocks and stacks take some, too. */
-    uint64_t usable = memory - memory / 32, reads, most_reads;
+    uint64_t usable = memory - memory / 32;
     struct sort_plan made = {.memory = memory,
+                             .slack = SLACK,
                              .lanes = lanes,
                              .processes =
                                  census->processes > 1 ? census->processes : 1};
@@ -190,12 +274,19 @@ int sort_plan_make(const struct poise_sort_options *options,
     }
     made.arena = made.local * lanes + made.inbox + made.resident * made.block;
     /* A quarter of the data at most, which matters for small ones only. */
-    reads = census->bytes / (4 * 2 * EXTMEM_PAGE) + 1;
-    most_reads = (uint64_t)made.buckets * 12;
-    reads = reads < most_reads ? reads : most_reads;
-    made.sample_reads = made.buckets == 1 ? 0 : reads;
+    made.sample_reads = made.buckets == 1
+                            ? 0
+                            : sort_plan_sample(census->bytes, made.buckets, 4);
     *plan = made;
     return 0;
+}
+
+uint64_t sort_plan_sample(uint64_t bytes, uint32_t buckets, uint64_t part)
+{
+    uint64_t reads = bytes / (part * 2 * EXTMEM_PAGE) + 1;
+    uint64_t most = (uint64_t)buckets * SAMPLES;
+
+    return reads < most ? reads : most;
 }
 
 uint64_t sort_plan_least(const struct poise_sort_options *options,

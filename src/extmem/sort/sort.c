@@ -60,17 +60,19 @@ static int refuse_same(const struct extmem_inputs *in, const char *out,
 /* The mean length of lines, from a few looks. */
 static int look_at_lines(struct sort_run *run, struct sort_census *census)
 {
-    enum { LOOK = 1 << 16, LOOKS = 8 };
-    size_t room = LOOK + 2 * EXTMEM_PAGE;
+    enum { LEAST = EXTMEM_PAGE, MOST = 1 << 16, LOOKS = 8, PART = 64 };
+    uint64_t look = run->in_bytes / (LOOKS * PART);
     uint64_t seen = 0, lines = 0;
+    size_t room = MOST + 2 * EXTMEM_PAGE;
     char *memory = poise_huge_alloc(room), ending = sort_ending(&run->type);
     int code = memory ? 0 : -ENOMEM;
 
+    look = look < LEAST ? LEAST : look > MOST ? MOST : look;
     for (unsigned i = 0; i < LOOKS && code == 0; i++) {
         struct extmem_fetch fetch;
         uint64_t at = run->in_bytes / LOOKS * i, left = run->in_bytes - at;
 
-        extmem_inputs_fetch(&run->in, at, left < LOOK ? left : LOOK, memory,
+        extmem_inputs_fetch(&run->in, at, left < look ? left : look, memory,
                             &fetch);
         code = extmem_fetch_finish(&fetch);
         for (size_t j = 0; code == 0 && j < fetch.len; j++) {
@@ -100,7 +102,7 @@ static int refuse_memory(const struct sort_run *run,
     return code;
 }
 
-static int search_plan(struct sort_run *run, uint64_t memory, unsigned lanes)
+int sort_search_plan(struct sort_run *run, uint64_t memory, unsigned lanes)
 {
     const struct poise_sort_options *options = run->options;
     struct sort_census census = {.bytes = run->in_bytes,
@@ -114,13 +116,20 @@ static int search_plan(struct sort_run *run, uint64_t memory, unsigned lanes)
         code = look_at_lines(run, &census);
     }
     lanes = lanes < worth ? lanes : (unsigned)worth;
-    while (code == 0 &&
-           sort_plan_make(options, &census, memory, lanes, &run->plan) < 0) {
-        if (--lanes == 0) {
-            code = refuse_memory(run, &census, memory);
+    run->plan.lanes = 0;
+    /* Fewer threads have more memory each: they are chosen where they need not
+     * part buckets so often. */
+    for (; code == 0 && lanes > 0; lanes--) {
+        struct sort_plan plan;
+
+        if (sort_plan_make(options, &census, memory, lanes, &plan) == 0 &&
+            (run->plan.lanes == 0 || plan.rounds < run->plan.rounds)) {
+            run->plan = plan;
         }
     }
-    return code;
+    return code < 0              ? code
+           : run->plan.lanes > 0 ? 0
+                                 : refuse_memory(run, &census, memory);
 }
 
 /* The first process makes the plan, for the least of what each of them has. */
@@ -135,7 +144,7 @@ static int make_plan(struct sort_run *run)
         code = extmem_least(run->world, shares, 2);
     }
     if (code == 0 && run->rank == 0) {
-        code = search_plan(run, shares[0], (unsigned)shares[1]);
+        code = sort_search_plan(run, shares[0], (unsigned)shares[1]);
     }
     code = extmem_agree(run->world, code);
     return code < 0
@@ -205,18 +214,32 @@ static int replace(struct sort_buckets *buckets, size_t i,
     return 0;
 }
 
+/* Twice as many as it takes: they are not all alike, and one that is too large
+ * is read and written once more. */
+static uint32_t parts_of(const struct sort_run *run, uint64_t bytes)
+{
+    enum { FEWEST = 8 };
+    uint64_t wanted = bytes / run->plan.bucket_limit * 2 + FEWEST;
+
+    return wanted < run->plan.buckets ? (uint32_t)wanted : run->plan.buckets;
+}
+
 static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
 {
     struct sort_source source;
     struct sort_splitters splitters;
     struct sort_buckets parts = {0};
+    uint64_t bytes = buckets->items[i].bytes;
+    uint32_t count = parts_of(run, bytes);
+    uint64_t reads = sort_plan_sample(bytes, count, SORT_SAMPLE_PART);
     int code = sort_source_open(run, &buckets->items[i], &source);
 
     if (code < 0) {
         return code;
     }
-    code = sort_splitters_make(&source, run->plan.buckets,
-                               run->plan.sample_reads, &splitters);
+    /* Of what is in order already a read is one place only. */
+    code = sort_splitters_make(&source, count, reads > count ? reads : count,
+                               &splitters);
     if (code == 0) {
         code = sort_distribute(run, &source, &splitters, &parts);
         sort_splitters_free(&splitters);
@@ -342,8 +365,12 @@ static void note_disks(struct sort_run *run)
 {
     struct poise_sort_result *result = &run->result;
     struct poise_disk *out = extmem_output_disk(run->out);
+    struct poise_sort_forecast forecast;
     uint64_t read, written, copied;
 
+    sort_forecast_of(run, &forecast);
+    result->planned_read_bytes = forecast.read_bytes;
+    result->planned_written_bytes = forecast.written_bytes;
     extmem_inputs_count(&run->in, &result->read_bytes, &copied,
                         &result->direct_in);
     poise_disk_count(out, &read, &result->written_bytes);

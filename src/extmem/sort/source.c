@@ -10,7 +10,7 @@
 /* The beginning of the first line at or behind `at`. */
 static int next_line(struct sort_run *run, uint64_t at, uint64_t *out)
 {
-    enum { LOOK = 1 << 16 };
+    enum { LOOK = 2 * EXTMEM_PAGE };
     char *memory = poise_huge_alloc(LOOK + 2 * EXTMEM_PAGE);
     const char *found = NULL;
     int code = memory ? 0 : -ENOMEM;

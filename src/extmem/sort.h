@@ -47,10 +47,10 @@ struct poise_sort_type {
     /** POISE_SORT_RECORD: the key's bytes are compared, first byte first;
      * else the key is a number of this kind. */
     enum poise_sort_kind key_kind;
-    /* Of lines only. */
-    /** What they are ordered by; NULL: their bytes. Borrowed. */
+    /** What lines are ordered by; NULL: their bytes. Of records: instead of the
+     * above. Borrowed. */
     const struct poise_sort_keys *keys;
-    bool zero_ended; /**< by NULs, not by newlines */
+    bool zero_ended; /**< lines: by NULs, not by newlines */
 };
 
 /**
@@ -61,6 +61,14 @@ struct poise_sort_type {
  */
 POISE_API int poise_sort_type_parse(const char *type, const char *key,
                                     struct poise_sort_type *out);
+/** Keys of records, the most significant first: "OFFSET,KEYLEN" or
+ * "OFFSET:KIND", each with "r" behind it for the greatest first. Sets
+ * type->keys or, where one key needs nothing more, those of its members; *out
+ * is NULL then, else to be freed by poise_sort_keys_free when the type is used
+ * no more. -EINVAL with the reason. */
+POISE_API int poise_sort_record_keys(struct poise_sort_type *type,
+                                     const char *const *keys, size_t count,
+                                     struct poise_sort_keys **out);
 /** "u32", ..., "record", "lines". */
 POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
 
@@ -83,6 +91,8 @@ struct poise_sort_options {
     size_t scratch_count;
     unsigned threads; /**< of each process; 0: one for each processor */
     bool unique;      /**< of items with equal keys, the first one only */
+    uint64_t head;    /**< write so many items only, the first; 0: all. What is
+                           behind them is not stored. One process: else -EINVAL */
     bool in_place;    /**< the output may replace the input */
     bool sync;        /**< the output is on the disk when the run is over */
     bool checksum;    /**< compute result->checksum */
@@ -182,12 +192,13 @@ POISE_API int poise_sort_check(const char *path,
                                struct poise_sort_report *report);
 
 /**
- * Merge sorted files of lines, `in` and options->more, into one: in one pass,
- * in little memory, through the page cache. Of equal lines those of the first
- * file come first (with options->unique: the first of them only). At most
+ * Merge sorted files, `in` and options->more, into one: in one pass, in little
+ * memory, through the page cache. Of equal items those of the first file come
+ * first (with options->unique: the first of them only). At most
  * `batch` files are merged at a time (0: 16): more take scratch files, and more
  * passes. Files that are not sorted give a file that is not sorted. Local;
- * -EISDIR and others of open(2) and read(2).
+ * -EBADMSG: a file ends within an item; -EISDIR and others of open(2) and
+ * read(2).
  */
 POISE_API int poise_sort_merge(const char *in, const char *out,
                                const struct poise_sort_options *options,

@@ -1,16 +1,14 @@
 /*
  * poise/sort_keys.h - keys of lines, described and ordered as GNU sort does:
-' * turned into strings of bytes, so that memcmp, and where one string is the
+ * turned into strings of bytes, so that memcmp, and where one string is the
  * begin of another their lengths, order lines.
  *
  * Fields, their positions and the letters of orderings mean what they mean to
  * GNU sort 9.1. Texts are ordered by their bytes unless the locale (LC_ALL,
  * LC_COLLATE, LANG of the environment) collates: then keys begin with bytes
-that
- * order most of them, and strcoll(3) decides the rest. (What strxfrm(3) of
-glibc
- * 2.36 makes of texts is not always in the order of strcoll, but for its first
- * level.) The locale of the process is left alone.
+ * that order most of them, and strcoll(3) decides the rest. (What strxfrm(3) of
+ * glibc 2.36 makes of texts is not always in the order of strcoll, but for its
+ * first level.) The locale of the process is left alone.
  */
 #ifndef POISE_SORT_KEYS_H
 #define POISE_SORT_KEYS_H
@@ -49,8 +47,25 @@ struct poise_sort_keys;
 POISE_API int poise_sort_keys_make(const struct poise_sort_rules *rules,
                                    struct poise_sort_keys **out);
 POISE_API void poise_sort_keys_free(struct poise_sort_keys *keys);
-/** Append the key of a line (without what ends it) to `key`. Any thread. 0 or
+
+/** A field of records: at a fixed place, with a fixed length. */
+struct poise_sort_part {
+    uint32_t offset, bytes; /**< of numbers 4 or 8 bytes */
+    enum {
+        POISE_SORT_PART_BYTES, /**< compared as they are, the first one first */
+        POISE_SORT_PART_UNSIGNED,
+        POISE_SORT_PART_SIGNED,
+        POISE_SORT_PART_FLOATING, /**< by totalOrder of IEEE 754 */
+    } kind;                       /**< in the machine's byte order */
+    bool reverse;                 /**< the greatest first */
+};
+/** Keys of records, the most significant part first: `count` of them, copied.
  * -ENOMEM. */
+POISE_API int poise_sort_keys_of_parts(const struct poise_sort_part *parts,
+                                       size_t count,
+                                       struct poise_sort_keys **out);
+/** Append the key of a line (without what ends it), or of a record, to `key`.
+ * Any thread. 0 or -ENOMEM. */
 POISE_API int poise_sort_keys_append(const struct poise_sort_keys *keys,
                                      const unsigned char *line, size_t len,
                                      struct poise_buf *key);

@@ -45,20 +45,21 @@ static int wrong(void)
 
 /* Numbers and records know nothing of fields. */
 static int typed(const struct cli_sort_order *order, const char *letters,
-                 struct poise_sort_type *type)
+                 struct poise_sort_type *type, struct poise_sort_keys **keys)
 {
-    const char *key =
-        order->keys.count > 0 ? order->keys.items[order->keys.count - 1] : NULL;
     int code = 0;
 
-    if (*letters || order->separator || order->zero_ended ||
-        order->keys.count > 1) {
+    if (*letters || order->separator || order->zero_ended) {
         code = poise_error_set(EINVAL, "sort by", order->type,
-                               "only lines have orderings, fields, several "
-                               "keys and ends (-bdfghiMnRrV, -t, -z)");
+                               "only lines have orderings, fields and ends "
+                               "(-bdfghiMnRrV, -t, -z)");
     }
     if (code == 0) {
-        code = poise_sort_type_parse(order->type, key, type);
+        code = poise_sort_type_parse(order->type, NULL, type);
+    }
+    if (code == 0 && order->keys.count > 0) {
+        code = poise_sort_record_keys(type, order->keys.items,
+                                      order->keys.count, keys);
     }
     return code < 0 ? wrong() : CLI_DONE;
 }
@@ -80,7 +81,7 @@ int cli_sort_type(const struct cli_sort_order *order,
     *keys = NULL;
     collect(order, letters);
     if (order->type && strcmp(order->type, "lines") != 0) {
-        return typed(order, letters, type);
+        return typed(order, letters, type, keys);
     }
     code = poise_sort_keys_make(&rules, keys);
     if (code < 0) {

@@ -13,6 +13,7 @@ struct values {
     struct cli_sort_order order;
     int64_t seed, batch;
     uint64_t generate;         /* NOT_GIVEN: sort */
+    uint64_t head;             /* NOT_GIVEN: all */
     struct poise_strings outs; /* all the same */
     const char *out, *names, *size, *compress;
     int pattern;
@@ -55,7 +56,7 @@ static const struct poise_option options[] = {
      .help = "F[.C][LETTERS][,F[.C][LETTERS]]: from field F, character C, to "
              "the end of the line or the second place; can be repeated. Of "
              "records: OFFSET,KEYLEN for bytes, OFFSET:u64 (or another "
-             "number's type) for a number",
+             "number's type) for a number, r behind it for the greatest first",
      .offset = offsetof(struct values, order.keys)},
     {POISE_OPTION_STRING, 't', "field-separator", "CHAR",
      .help = "what parts fields (default: between a blank and what precedes)",
@@ -63,6 +64,9 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, 'u', "unique",
      .help = "of items with equal keys, keep the first only",
      .offset = offsetof(struct values, order.unique)},
+    {POISE_OPTION_BYTES, .name = "head", .arg = "N",
+     .help = "write the first N items only; not all are stored for it",
+     .offset = offsetof(struct values, head)},
     {POISE_OPTION_FLAG, 's', "stable",
      .help = "keep the order of equal keys (of lines: do not compare all of "
              "them at last)",
@@ -177,8 +181,8 @@ const struct poise_command cli_sort_command = {
         "out\trecords, two disks\n"
         "mpirun -n 4 poise sort --type u64 in.bin -o out.bin\tby four "
         "processes\n"
-        "poise sort --type record:24 --key 16:f64 in -o out\ta number in "
-        "records\n"
+        "poise sort --type record:24 -k 16:f64r -k 0,8 in -o out\trecords by a "
+        "number, the greatest first, then by bytes\n"
         "poise sort --check --type u64 out.bin\tis it sorted?\n"
         "poise sort --generate 1M --type u64 in.bin\ttest data\n",
     .exits = "0\tdone; with -c, -C, --check: sorted\n1\tnot sorted (-c, -C, "
@@ -293,7 +297,8 @@ static int sort(struct job *job)
     uint64_t begin = poise_clock_ns();
     int status = CLI_DONE, code;
 
-    job->sort.checksum = job->verifies && !job->sort.unique;
+    job->sort.checksum =
+        job->verifies && !job->sort.unique && job->sort.head == 0;
     code = poise_sort_run(job->in, job->out, &job->sort, &result);
     if (code < 0) {
         return fail(code);
@@ -387,10 +392,6 @@ static int run_typed(struct job *job)
     struct poise_sort_keys *keys = NULL;
     int status = cli_sort_type(&values->order, &job->sort.type, &keys);
 
-    if (status == CLI_DONE && values->merge &&
-        job->sort.type.kind != POISE_SORT_LINES) {
-        status = refuse("--merge is for lines");
-    }
     if (status == CLI_DONE) {
         status = run(job);
     }
@@ -545,6 +546,11 @@ static int check_options(struct values *values, int count)
                             values->generate != NOT_GIVEN)) {
         return refuse("--dry-run is for sorting alone");
     }
+    if (values->head != NOT_GIVEN &&
+        (values->head == 0 || values->check || values->quiet || values->merge ||
+         values->check_how >= 0 || values->generate != NOT_GIVEN)) {
+        return refuse("--head is for sorting, and takes a number from 1 on");
+    }
     if (values->names && count > 0) {
         return refuse("operands cannot be combined with --files0-from");
     }
@@ -568,8 +574,11 @@ static int check_options(struct values *values, int count)
 
 static int run_words(int argc, char **argv)
 {
-    struct values values = {
-        .generate = NOT_GIVEN, .seed = 1, .check_how = -1, .order.word = -1};
+    struct values values = {.generate = NOT_GIVEN,
+                            .head = NOT_GIVEN,
+                            .seed = 1,
+                            .check_how = -1,
+                            .order.word = -1};
     int status = CLI_DONE;
     int first = cli_parse(&cli_sort_command, argc, argv, &values,
                           &values.common, &status);
@@ -584,6 +593,7 @@ static int run_words(int argc, char **argv)
             .sort = {.memory_bytes = values.disk.memory,
                      .threads = (unsigned)values.disk.threads,
                      .unique = values.order.unique,
+                     .head = values.head == NOT_GIVEN ? 0 : values.head,
                      .sync = values.disk.sync,
                      .disk = cli_extmem_disk(&values.disk)},
             .checks = values.check,

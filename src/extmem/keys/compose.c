@@ -425,6 +425,9 @@ int poise_sort_keys_append(const struct poise_sort_keys *keys,
     struct keys_span text = {line, line + len};
     int code = 0;
 
+    if (keys->parts) {
+        return keys_put_parts(keys, line, key);
+    }
     for (size_t i = 0; i < keys->count && code == 0; i++) {
         code = put_field(keys, &keys->fields[i], text,
                          i + 1 == keys->count && !keys->whole, key);

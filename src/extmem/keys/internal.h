@@ -37,6 +37,9 @@ struct keys_field {
 enum { KEYS_MONTHS = 12, KEYS_SEED = 16, KEYS_NONE = 256 };
 
 struct poise_sort_keys {
+    /* Of records: these, and nothing of what follows. */
+    struct poise_sort_part *parts; /* owned */
+    size_t part_count;
     struct keys_field *fields; /* owned */
     size_t count;
     bool whole;         /* the whole line decides last */
@@ -84,5 +87,9 @@ int keys_put_version(struct keys_span text, struct poise_buf *key);
 /** A count, in fewer bytes the smaller it is; any first byte from `base` on. */
 int keys_put_count(struct poise_buf *key, unsigned base, unsigned most,
                    size_t count);
+
+/** Of a record, its parts (parts.c). */
+int keys_put_parts(const struct poise_sort_keys *keys,
+                   const unsigned char *record, struct poise_buf *key);
 
 #endif

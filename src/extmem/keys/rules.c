@@ -380,6 +380,7 @@ void poise_sort_keys_free(struct poise_sort_keys *keys)
     if (keys->locale) {
         freelocale(keys->locale);
     }
+    free(keys->parts);
     free(keys->fields);
     free(keys);
 }

@@ -27,7 +27,8 @@ static int check_item(void *arg, const unsigned char *item, size_t len)
         int order = sort_key_compare(check->type.keys, &last, &key);
 
         if (check->rooms[0].error || check->rooms[1].error) {
-            return -ENOMEM;
+            return check->rooms[0].error ? check->rooms[0].error
+                                         : check->rooms[1].error;
         }
         report->duplicates += order == 0;
         if (order > 0 && report->sorted) {

@@ -17,6 +17,7 @@ struct cursor {
     char *at, *end, *begin;
     struct sort_stream *stream;
     bool counted;
+    uint64_t noted;             /* items that lane->cut knows of */
     unsigned owner;             /* the process that the block is for */
     struct sort_packet *packet; /* the block, if that is another one */
 };
@@ -34,7 +35,8 @@ struct lane {
     uint64_t checksum;
     struct sort_cutter cutter;
     struct poise_buf key;
-    char *sink; /* what is only counted goes here */
+    char *sink;           /* what is only counted goes here */
+    struct sort_cut *cut; /* NULL: all is wanted */
 };
 
 /* ---- blocks ------------------------------------------------------------- */
@@ -90,6 +92,34 @@ static void packet_send(struct lane *lane, struct cursor *cursor)
     packet->lane = lane->number;
     cursor->stream->items = 0;
     sort_exchange_put(lane->exchange, cursor->owner, packet);
+}
+
+/* Count what is whole in a bucket's stream: the last item of others than
+ * numbers may be on its way. Whether the block is not wanted. */
+static bool is_cut(struct lane *lane, struct cursor *cursor, bool is_over)
+{
+    const struct sort_stream *stream = cursor->stream;
+    uint32_t number = (uint32_t)(cursor - lane->cursors);
+    uint64_t items = stream->items;
+
+    if (lane->run->shape <= SORT_WORDS_64) {
+        items = (stream->bytes + (uint64_t)(cursor->at - cursor->begin)) /
+                lane->run->item_bytes;
+    } else if (!is_over && items > 0) {
+        items--;
+    }
+    if (items > cursor->noted) {
+        sort_cut_note(lane->cut, number, lane->buckets, items - cursor->noted);
+        cursor->noted = items;
+    }
+    return sort_cut_drops(lane->cut, number);
+}
+
+/* Forget the block; it is filled again. */
+static void block_drop(struct cursor *cursor)
+{
+    cursor->stream->bytes += (uint64_t)(cursor->at - cursor->begin);
+    cursor->at = cursor->begin;
 }
 
 /* Close the block of a bucket: it stays, is sent, or goes to the disk. */
@@ -155,9 +185,8 @@ static int block_turn(struct lane *lane, struct cursor *cursor)
 {
     int code = 0;
 
-    if (cursor->counted) {
-        cursor->stream->bytes += (uint64_t)(cursor->at - cursor->begin);
-        cursor->at = cursor->begin;
+    if ((lane->cut && is_cut(lane, cursor, false)) || cursor->counted) {
+        block_drop(cursor);
         return 0;
     }
     code = block_end(lane, cursor);
@@ -249,6 +278,7 @@ struct pass {
     struct sort_buckets *buckets;
     struct sort_exchange *exchange; /* NULL: the buckets stay here */
     struct lane inbox;              /* what others send goes through it */
+    struct sort_cut *cut;           /* NULL: all is wanted */
     uint64_t checksum;              /* __atomic */
 };
 
@@ -297,6 +327,7 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
     lane->splitters = pass->splitters;
     lane->number = number;
     lane->exchange = pass->exchange;
+    lane->cut = pass->cut;
     lane->buckets = pass->splitters->count + 1;
     lane->cutter = (struct sort_cutter){
         .item_bytes = lane->run->shape == SORT_TEXT ? 0 : lane->run->item_bytes,
@@ -341,8 +372,8 @@ static int lane_finish(struct lane *lane)
     for (uint32_t i = 0; i < lane->buckets && code == 0; i++) {
         struct cursor *cursor = &lane->cursors[i];
 
-        if (cursor->counted) {
-            cursor->stream->bytes += (uint64_t)(cursor->at - cursor->begin);
+        if (cursor->counted || (lane->cut && is_cut(lane, cursor, true))) {
+            block_drop(cursor);
         } else if (cursor->at > cursor->begin) {
             code = block_end(lane, cursor);
         }
@@ -529,6 +560,8 @@ int sort_distribute(struct sort_run *run, const struct sort_source *source,
                         .source = source,
                         .splitters = splitters,
                         .buckets = &buckets};
+    struct sort_cut cut = {.wanted = run->options->head,
+                           .last = splitters->count};
     bool is_shared = run->world && !source->bucket;
     unsigned streams = is_shared ? sort_all_lanes(run) : run->plan.lanes;
     int code = make_buckets(run, splitters, streams, &buckets);
@@ -536,11 +569,19 @@ int sort_distribute(struct sort_run *run, const struct sort_source *source,
     if (is_shared) {
         code = extmem_agree(run->world, code);
     }
+    /* Of equal items only one counts: then all may be needed. */
+    if (code == 0 && cut.wanted > 0 && !run->options->unique &&
+        !source->bucket) {
+        cut.counts = poise_alloc(splitters->count + 1, sizeof *cut.counts);
+        code = cut.counts ? 0 : -ENOMEM;
+        pass.cut = &cut;
+    }
     if (code == 0) {
         code = is_shared ? shared_pass(&pass)
                          : extmem_team_run(run->plan.lanes, lane_run, &pass,
                                            &run->stop);
     }
+    free(cut.counts);
     if (code < 0) {
         sort_buckets_free(&buckets);
         return code;

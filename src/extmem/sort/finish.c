@@ -50,6 +50,10 @@ static void load_start(struct sort_worker *worker, struct sort_loading *loading)
     loading->number = i;
     loading->buffer = worker->buffers[0];
     loading->transfer_count = 0;
+    loading->is_skipped = __atomic_load_n(&finish->is_full, __ATOMIC_RELAXED);
+    if (loading->is_skipped) {
+        return;
+    }
     if (job->what == JOB_COPY) {
         start_stream(worker, loading, job->lane, job->first_span,
                      job->span_count, 0);
@@ -128,14 +132,14 @@ static void end_turn(struct sort_finish *finish, size_t number)
 
 /* Every worker takes jobs in their order, so the one whose turn it is is always
  * at work. */
-int sort_finish_turn(struct sort_worker *worker,
-                     const struct sort_loading *loading, size_t len,
-                     uint64_t items, uint64_t *offset)
+int sort_finish_wait(struct sort_worker *worker,
+                     const struct sort_loading *loading, uint64_t *left)
 {
     struct sort_finish *finish = worker->finish;
+    uint64_t most = worker->run->options->head;
 
+    *left = UINT64_MAX;
     if (!finish->in_order) {
-        *offset = loading->job->offset;
         return 0;
     }
     for (;;) {
@@ -149,12 +153,32 @@ int sort_finish_turn(struct sort_worker *worker,
         }
         poise_event_wait(&finish->turned, seen, 20 * 1000 * 1000);
     }
-    *offset = finish->turn_offset;
-    finish->turn_offset += len;
-    finish->items_out += items;
-    finish->bytes_out += len;
-    end_turn(finish, loading->number);
+    if (most > 0) {
+        *left = most - finish->items_out;
+    }
     return 0;
+}
+
+uint64_t sort_finish_pass(struct sort_worker *worker,
+                          const struct sort_loading *loading, size_t len,
+                          uint64_t items)
+{
+    struct sort_finish *finish = worker->finish;
+    uint64_t offset = finish->turn_offset, most = worker->run->options->head;
+
+    if (!finish->in_order) {
+        return loading->job->offset;
+    }
+    finish->turn_offset += len;
+    finish->bytes_out += len;
+    finish->items_out = worker->run->shape == SORT_TEXT
+                            ? finish->items_out + items
+                            : finish->bytes_out / worker->run->item_bytes;
+    if (most > 0 && finish->items_out == most) {
+        __atomic_store_n(&finish->is_full, true, __ATOMIC_RELAXED);
+    }
+    end_turn(finish, loading->number);
+    return offset;
 }
 
 /* ---- workers ------------------------------------------------------------ */
@@ -205,7 +229,17 @@ static void worker_close(struct sort_worker *worker)
 /* Sort what was read into buffer 1 into buffer 2 and begin to write it. */
 static int finish_job(struct sort_worker *worker, struct sort_loading *loading)
 {
-    int code = load_finish(loading);
+    uint64_t left;
+    int code;
+
+    if (loading->is_skipped) {
+        code = sort_finish_wait(worker, loading, &left);
+        if (code == 0) {
+            sort_finish_pass(worker, loading, 0, 0);
+        }
+        return code;
+    }
+    code = load_finish(loading);
 
     if (code < 0) {
         return code;
@@ -309,7 +343,8 @@ static int finish_in_order(struct sort_finish *finish,
 
 int sort_finish(struct sort_run *run, const struct sort_buckets *buckets)
 {
-    struct sort_finish finish = {.run = run, .in_order = run->options->unique};
+    struct sort_finish finish = {
+        .run = run, .in_order = run->options->unique || run->options->head > 0};
     int code;
 
     if (finish.in_order && run->world) {

@@ -24,6 +24,7 @@ struct sort_finish {
     bool in_order; /* sizes of the output are known only when sorted */
     uint64_t turn; /* __atomic */
     uint64_t turn_offset, items_out, bytes_out; /* of whose turn it is */
+    bool is_full;           /* __atomic: the output takes no more items */
     struct sort_ring *ring; /* NULL: this process writes all */
     struct poise_event turned;
 };
@@ -38,6 +39,7 @@ struct sort_segment {
 struct sort_loading {
     const struct sort_job *job;
     size_t number;
+    bool is_skipped; /* the output is full */
     char *buffer;
     struct sort_segment *segments;         /* owned, one per lane */
     struct poise_disk_transfer *transfers; /* owned, one per span */
@@ -58,10 +60,15 @@ struct sort_worker {
 int sort_finish_jobs(struct sort_finish *finish,
                      const struct sort_buckets *buckets);
 
-/** Where a job's result goes, of which the size is known now. */
-int sort_finish_turn(struct sort_worker *worker,
-                     const struct sort_loading *loading, size_t len,
-                     uint64_t items, uint64_t *offset);
+/** Wait for the job's turn, if jobs have any: *left is how many items the
+ * output still takes then, else UINT64_MAX. */
+int sort_finish_wait(struct sort_worker *worker,
+                     const struct sort_loading *loading, uint64_t *left);
+/** Where the job's result goes, of which the size is known now; its turn is
+ * over. */
+uint64_t sort_finish_pass(struct sort_worker *worker,
+                          const struct sort_loading *loading, size_t len,
+                          uint64_t items);
 
 /** Sort what was read and begin to write it: numbers; records or lines; items
  * that need no sorting (finish_bucket.c). */

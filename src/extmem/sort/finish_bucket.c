@@ -70,7 +70,7 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
     uint32_t item = run->item_bytes;
     char *to = worker->buffers[2];
     size_t count = job->bytes / item;
-    uint64_t offset;
+    uint64_t offset, left;
     int code;
 
     if (!worker->finish->in_order) {
@@ -88,13 +88,15 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
                           (uint64_t *)(void *)to, count);
         }
     }
-    if (worker->finish->in_order) {
+    if (run->options->unique) {
         count = keep_first(to, count, item);
     }
-    code = sort_finish_turn(worker, loading, count * item, count, &offset);
+    code = sort_finish_wait(worker, loading, &left);
     if (code < 0) {
         return code;
     }
+    count = count < left ? count : (size_t)left;
+    offset = sort_finish_pass(worker, loading, count * item, count);
     if (to != worker->buffers[2] + offset % EXTMEM_PAGE) {
         char *place = worker->buffers[2] + offset % EXTMEM_PAGE;
 
@@ -114,12 +116,12 @@ static struct sort_entry entry_of(struct sort_worker *worker,
 {
     const struct poise_sort_type *type = &worker->run->type;
     struct sort_key key = sort_key_of(type, item, len, &worker->keys[0]);
-    bool is_line = type->kind == POISE_SORT_LINES;
+    /* Keys are made from all of the item, or lie in a record. */
+    bool is_whole = type->keys || type->kind == POISE_SORT_LINES || !key.bytes;
 
     return (struct sort_entry){.key = key.window,
                                .at = (uint32_t)(item - base),
-                               .len = key.bytes && !is_line ? key.len
-                                                            : (uint32_t)len};
+                               .len = is_whole ? (uint32_t)len : key.len};
 }
 
 /* Entries of all items of a bucket; their number. */
@@ -188,6 +190,16 @@ static size_t unique_entries(struct sort_worker *worker, const char *base,
     return bytes;
 }
 
+static size_t size_of_entries(const struct sort_worker *worker, size_t count)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bytes += item_size(worker->run, &worker->entries[i]);
+    }
+    return bytes;
+}
+
 static void gather(const struct sort_worker *worker, const char *base, char *to,
                    size_t count)
 {
@@ -234,7 +246,7 @@ int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
     struct sort_run *run = worker->run;
     size_t count = make_entries(worker, loading);
     size_t bytes = loading->job->bytes;
-    uint64_t offset;
+    uint64_t offset, left;
     char *to;
     int code;
 
@@ -242,19 +254,47 @@ int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
     if (code < 0) {
         return code;
     }
-    if (worker->finish->in_order) {
+    if (run->options->unique) {
         bytes = unique_entries(worker, loading->buffer, &count);
     }
     if (worker->keys[0].error || worker->keys[1].error) {
-        return -ENOMEM;
+        return worker->keys[0].error ? worker->keys[0].error
+                                     : worker->keys[1].error;
     }
-    code = sort_finish_turn(worker, loading, bytes, count, &offset);
+    code = sort_finish_wait(worker, loading, &left);
     if (code < 0) {
         return code;
     }
+    if (count > left) {
+        count = (size_t)left;
+        bytes = size_of_entries(worker, count);
+    }
+    offset = sort_finish_pass(worker, loading, bytes, count);
     to = worker->buffers[2] + offset % EXTMEM_PAGE;
     gather(worker, loading->buffer, to, count);
     return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
+}
+
+/* The first `most` items of `bytes`, whole or not: their bytes, and *items. */
+static size_t size_of_items(const struct sort_run *run, const char *from,
+                            size_t bytes, uint64_t most, uint64_t *items)
+{
+    const char *at = from, *end = from + bytes;
+
+    *items = 0;
+    if (run->shape != SORT_TEXT) {
+        *items =
+            bytes / run->item_bytes < most ? bytes / run->item_bytes : most;
+        return *items * run->item_bytes;
+    }
+    while (at < end && *items < most) {
+        const char *found =
+            memchr(at, sort_ending(&run->type), (size_t)(end - at));
+
+        *items += found != NULL;
+        at = found ? found + 1 : end;
+    }
+    return (size_t)(at - from);
 }
 
 int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading)
@@ -262,25 +302,29 @@ int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading)
     struct sort_run *run = worker->run;
     const char *from = loading->segments[loading->job->lane].data;
     size_t bytes = loading->job->bytes;
-    uint64_t offset;
+    uint64_t offset, left, most, items = 1;
     char *to;
     int code;
 
     if (run->options->unique) {
-        const char *newline = run->shape == SORT_TEXT
-                                  ? memchr(from, sort_ending(&run->type), bytes)
-                                  : NULL;
-
-        if (run->shape == SORT_TEXT && !newline) {
+        bytes = size_of_items(run, from, bytes, 1, &items);
+        if (items == 0) {
             return poise_error_set(ENOMEM, "sort", NULL,
                                    "a line has more than %zu bytes", bytes);
         }
-        bytes = newline ? (size_t)(newline - from) + 1 : run->item_bytes;
     }
-    code = sort_finish_turn(worker, loading, bytes, 1, &offset);
+    code = sort_finish_wait(worker, loading, &left);
     if (code < 0) {
         return code;
     }
+    if (left < UINT64_MAX && run->shape == SORT_TEXT) {
+        bytes = size_of_items(run, from, bytes, left, &items);
+    } else if (left < UINT64_MAX) {
+        /* Pieces begin and end within records. */
+        most = run->options->head * run->item_bytes - worker->finish->bytes_out;
+        bytes = bytes < most ? bytes : (size_t)most;
+    }
+    offset = sort_finish_pass(worker, loading, bytes, items);
     to = worker->buffers[2] + offset % EXTMEM_PAGE;
     memcpy(to, from, bytes);
     return extmem_output_put(run->out, to, bytes, offset, &worker->writes);

@@ -216,7 +216,8 @@ struct sort_run {
     uint64_t resident_blocks, resident_next; /**< the latter __atomic */
     struct extmem_output *out;
     struct poise_sort_result result;
-    bool stop; /**< __atomic: some thread failed */
+    uint64_t left_out; /**< items that were read and are not wanted */
+    bool stop;         /**< __atomic: some thread failed */
 };
 #define SORT_NOBODY UINT_MAX
 static inline char *sort_lane_memory(const struct sort_run *run, unsigned lane)
@@ -344,6 +345,25 @@ uint32_t sort_splitters_find(const struct sort_splitters *splitters,
 int sort_input_open(struct sort_run *run, const char *path, const char *out);
 
 /* ---- the passes --------------------------------------------------------- */
+
+/** Only the first items are wanted: which buckets can have them. Lanes count
+ * what they threw into each bucket; as soon as there is enough in the first
+ * ones nothing of the others is kept. */
+struct sort_cut {
+    uint64_t wanted;
+    uint64_t *counts; /**< owned, __atomic: whole items of each bucket */
+    uint32_t last;    /**< __atomic: none behind this one is needed */
+};
+/** `items` more lie in bucket `i` of `count`. Any thread. */
+void sort_cut_note(struct sort_cut *cut, uint32_t i, uint32_t count,
+                   uint64_t items);
+static inline bool sort_cut_drops(const struct sort_cut *cut, uint32_t i)
+{
+    return cut && i > __atomic_load_n(&cut->last, __ATOMIC_RELAXED);
+}
+/** Empty the buckets behind those that have `wanted` items. */
+void sort_cut_buckets(struct sort_buckets *buckets, uint64_t wanted,
+                      struct sort_run *run);
 
 /** Throw all of `source` into buckets. Collective if it is the input. */
 int sort_distribute(struct sort_run *run, const struct sort_source *source,

@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,9 @@ int sort_type_check(const struct poise_sort_type *type)
     if (type->kind != POISE_SORT_RECORD) {
         return 0;
     }
+    if (type->keys && type->record_bytes > 0) {
+        return 0;
+    }
     if (type->record_bytes == 0 || type->key_bytes == 0) {
         return poise_error_set(EINVAL, "sort records", NULL,
                                "the record or its key has no bytes");
@@ -158,6 +162,71 @@ int poise_sort_type_parse(const char *type, const char *key,
     if (code == 0) {
         *out = parsed;
     }
+    return code;
+}
+
+/* ---- records of several keys -------------------------------------------- */
+
+static int part_of(const struct poise_sort_type *type, const char *key,
+                   struct poise_sort_part *part)
+{
+    static const unsigned char kinds[] = {
+        [POISE_SORT_U32] = POISE_SORT_PART_UNSIGNED,
+        [POISE_SORT_I32] = POISE_SORT_PART_SIGNED,
+        [POISE_SORT_F32] = POISE_SORT_PART_FLOATING,
+        [POISE_SORT_U64] = POISE_SORT_PART_UNSIGNED,
+        [POISE_SORT_I64] = POISE_SORT_PART_SIGNED,
+        [POISE_SORT_F64] = POISE_SORT_PART_FLOATING,
+        [POISE_SORT_RECORD] = POISE_SORT_PART_BYTES,
+    };
+    struct poise_sort_type one = *type;
+    size_t len = strlen(key);
+    char text[64];
+    int code;
+
+    *part = (struct poise_sort_part){.reverse = len > 0 && key[len - 1] == 'r'};
+    len -= part->reverse;
+    snprintf(text, sizeof text, "%.*s", (int)(len < 63 ? len : 63), key);
+    if (len > 63 || parse_key(text, &one) < 0) {
+        return poise_error_set(EINVAL, "use key", key,
+                               "expected OFFSET,KEYLEN or OFFSET:KIND with a "
+                               "kind of number, and r behind it for the "
+                               "greatest first");
+    }
+    code = sort_type_check(&one);
+    part->offset = one.key_offset;
+    part->bytes = one.key_bytes;
+    part->kind = kinds[one.key_kind];
+    return code;
+}
+
+int poise_sort_record_keys(struct poise_sort_type *type,
+                           const char *const *keys, size_t count,
+                           struct poise_sort_keys **out)
+{
+    struct poise_sort_part *parts;
+    int code = 0;
+
+    *out = NULL;
+    if (type->kind != POISE_SORT_RECORD) {
+        return poise_error_set(EINVAL, "use key", count > 0 ? keys[0] : "",
+                               "only records have keys within them");
+    }
+    parts = poise_alloc(count, sizeof *parts);
+    if (!parts) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count && code == 0; i++) {
+        code = part_of(type, keys[i], &parts[i]);
+    }
+    if (code == 0 && count == 1 && !parts[0].reverse) {
+        /* Compared where it lies. */
+        code = parse_key(keys[0], type);
+    } else if (code == 0) {
+        code = poise_sort_keys_of_parts(parts, count, out);
+        type->keys = *out;
+    }
+    free(parts);
     return code;
 }
 
@@ -299,19 +368,20 @@ uint64_t sort_window(const unsigned char *at, size_t len)
 }
 
 /* Its place is never NULL, as that of no number is. */
-static struct sort_key line_key(const struct poise_sort_type *type,
+static struct sort_key made_key(const struct poise_sort_type *type,
                                 const unsigned char *line, size_t len,
                                 struct poise_buf *room)
 {
     struct sort_key key = {0};
     const unsigned char *head;
     size_t head_len;
+    int code;
 
     poise_buf_reset(room);
     poise_buf_reserve(room, 1);
-    if (poise_sort_keys_append(type->keys, line, len, room) < 0 ||
-        room->error) {
-        room->error = -ENOMEM;
+    code = poise_sort_keys_append(type->keys, line, len, room);
+    if (code < 0 || room->error) {
+        room->error = code < 0 ? code : room->error;
         key.bytes = line;
         return key;
     }
@@ -328,8 +398,8 @@ struct sort_key sort_key_of(const struct poise_sort_type *type,
 {
     struct sort_key key = {0};
 
-    if (type->kind == POISE_SORT_LINES && type->keys) {
-        return line_key(type, item, len, room);
+    if (type->keys) {
+        return made_key(type, item, len, room);
     }
     if (type->kind == POISE_SORT_LINES) {
         key.bytes = item;

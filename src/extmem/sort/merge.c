@@ -1,7 +1,8 @@
 /*
- * Lines that come in order, read once and kept nowhere: merging sorted files,
- * and finding where a file is not sorted. What is read may be a pipe; nothing
- * is copied, but where there are more files than are merged at a time.
+ * Lines, or other items, that come in order, read once and kept nowhere:
+ * merging sorted files, and finding where a file is not sorted. What is read
+ * may be a pipe; nothing is copied, but where there are more files than are
+ * merged at a time.
  */
 #include "internal.h"
 
@@ -82,26 +83,53 @@ static int lines_fill(struct lines *lines)
     return 0;
 }
 
-/* 1 and the next line, or 0 at the end. */
+/* The item that is next in `left` bytes, and how many it takes; NULL: it is not
+ * all there, of which nothing is in the first `searched` bytes. */
+static const char *find_item(const struct lines *lines, const char *begin,
+                             size_t left, size_t searched, size_t *taken)
+{
+    const char *found;
+
+    if (lines->type->kind != POISE_SORT_LINES) {
+        *taken = sort_item_bytes(lines->type);
+        return *taken <= left ? begin + *taken : NULL;
+    }
+    found = memchr(begin + searched, sort_ending(lines->type), left - searched);
+    *taken = found ? (size_t)(found - begin) + 1 : left;
+    return found;
+}
+
+static int refuse_rest(const struct lines *lines, size_t left)
+{
+    return lines->type->kind == POISE_SORT_LINES || left == 0
+               ? 0
+               : poise_error_set(EBADMSG, "read", lines->path,
+                                 "it ends with %zu bytes of an item of %u",
+                                 left, sort_item_bytes(lines->type));
+}
+
+/* 1 and the next line, or record or number, or 0 at the end. */
 static int lines_next(struct lines *lines)
 {
-    char ending = sort_ending(lines->type);
     size_t searched = 0;
 
     for (;;) {
         struct poise_buf *data = &lines->data;
         const char *begin = data->len > 0 ? data->data + lines->at : "";
-        size_t left = data->len - lines->at;
-        const char *found = memchr(begin + searched, ending, left - searched);
-        int code;
+        size_t left = data->len - lines->at, taken;
+        const char *found = find_item(lines, begin, left, searched, &taken);
+        int code = lines->over && !found ? refuse_rest(lines, left) : 0;
 
+        if (code < 0) {
+            return code;
+        }
         if (found || (lines->over && left > 0)) {
             lines->line = (const unsigned char *)begin;
             lines->len = found ? (size_t)(found - begin) : left;
-            lines->at += lines->len + (found != NULL);
+            lines->at += taken;
             lines->key =
                 sort_key_of(lines->type, lines->line, lines->len, &lines->room);
-            return lines->room.error ? -ENOMEM : 1;
+            return lines->room.error < 0 ? lines->room.error : 1;
         }
         if (lines->over) {
             return 0;
@@ -194,7 +222,9 @@ static int sink_flush(struct sink *sink)
 static int sink_put(struct sink *sink, const struct lines *lines)
 {
     poise_buf_append(&sink->data, lines->line, lines->len);
-    poise_buf_putc(&sink->data, sort_ending(lines->type));
+    if (lines->type->kind == POISE_SORT_LINES) {
+        poise_buf_putc(&sink->data, sort_ending(lines->type));
+    }
     return sink->data.len < PIECE ? sink->data.error : sink_flush(sink);
 }
 

@@ -152,6 +152,18 @@ static int make_plan(struct sort_run *run)
                : extmem_broadcast(run->world, &run->plan, sizeof run->plan);
 }
 
+/* Room to ask for: of lines of which few are wanted none, their length is not
+ * known. */
+static uint64_t output_bytes(const struct sort_run *run)
+{
+    uint64_t head = run->options->head;
+
+    if (head == 0 || head >= run->in_bytes / run->item_bytes) {
+        return run->in_bytes;
+    }
+    return run->shape == SORT_TEXT ? 0 : head * run->item_bytes;
+}
+
 /* What the plan asks for: memory, scratch files, the output. */
 static int open_all(struct sort_run *run, const char *out)
 {
@@ -172,7 +184,7 @@ static int open_all(struct sort_run *run, const char *out)
         run->arena + run->plan.lanes * run->plan.local + run->plan.inbox;
     run->resident_blocks = run->plan.resident;
     /* The output first: what it takes is no longer free for scratch files. */
-    code = extmem_output_open_all(run->world, out, run->in_bytes, &output,
+    code = extmem_output_open_all(run->world, out, output_bytes(run), &output,
                                   &run->options->disk, &run->out);
     if (code == 0) {
         const struct extmem_scratch scratch = {
@@ -303,6 +315,7 @@ static void note_buckets(struct sort_run *run,
         }
     }
     result->items_out = result->items_in;
+    result->items_in += run->left_out;
     result->mean_bytes = result->buckets > 0 ? mean / result->buckets : 0;
 }
 
@@ -341,6 +354,9 @@ static int passes(struct sort_run *run)
         sort_splitters_free(&splitters);
     }
     sort_source_close(&source);
+    if (code == 0 && run->options->head > 0 && !run->options->unique) {
+        sort_cut_buckets(&buckets, run->options->head, run);
+    }
     if (code == 0) {
         code = sort_count_all(run, &buckets);
     }
@@ -400,6 +416,11 @@ static int run_once(struct sort_run *run, const char *in, const char *out)
 
     if (code == 0) {
         code = refuse_same(&run->in, out, options->in_place);
+    }
+    if (code == 0 && run->world && options->head > 0) {
+        code = poise_error_set(EINVAL, "sort", in,
+                               "one process finds the first items, not %u",
+                               run->processes);
     }
     code = extmem_agree(run->world, code);
     if (code == 0) {

@@ -256,7 +256,7 @@ static int merge_keyed(struct keyed *keyed, struct sort_entry *entries,
                 sort_key_of(type, keyed->base + b->at, b->len, &room->other);
         }
         if (room->key.error || room->other.error) {
-            return -ENOMEM;
+            return room->key.error ? room->key.error : room->other.error;
         }
         new_right = sort_key_compare(type->keys, &right, &left) < 0;
         new_left = !new_right;
@@ -284,7 +284,7 @@ static int by_chunks(struct keyed *keyed, struct sort_entry *entries,
         by_comparing(&order, entries + done, spare + done, made, 0);
         restore(keyed, entries + done, made);
         if (keyed->room->key.error) {
-            return -ENOMEM;
+            return keyed->room->key.error;
         }
         /* One that is larger than the room is a chunk, too. */
         done += made > 0 ? made : 1;
@@ -314,7 +314,7 @@ static int sort_equals(struct keyed *keyed, struct sort_entry *entries,
     }
     restore(keyed, entries, made);
     if (keyed->room->key.error) {
-        return -ENOMEM;
+        return keyed->room->key.error;
     }
     return made == count ? 0 : by_parts(keyed, entries, spare, count, depth);
 }
@@ -340,7 +340,7 @@ static int by_parts(struct keyed *keyed, struct sort_entry *entries,
             rest;
     }
     if (keyed->room->key.error) {
-        return -ENOMEM;
+        return keyed->room->key.error;
     }
     sort_entries_in(entries, spare, count);
     for (size_t i = 0, end; i < count && code == 0; i = end) {

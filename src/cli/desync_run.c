@@ -30,8 +30,8 @@ const struct poise_command cli_desync_run_command = {
         "options of poise stand before it.\n\n"
         "Nodes are processes of this machine. One that dies is replaced by "
         "the others, which compute its part again from the last copies that "
-        "--replicate-every made, or from the beginning. With --log, the "
-        "command "
+        "nodes keep for each other (see --replicate-every). One that gets "
+        "SIGTERM hands its blocks over before it ends. With --log, the command "
         "itself may die, too.",
     .options = options,
     .examples =
@@ -115,7 +115,7 @@ static int missing_job(void)
 
 int cli_desync_run(int argc, char **argv)
 {
-    struct values values = {0};
+    struct values values = {.flow.replicate = CLI_FLOW_REPLICATE};
     int status = CLI_DONE;
     int end = cli_options_end(options, argc, argv);
     int first = cli_parse(&cli_desync_run_command, end, argv, &values,

@@ -59,6 +59,39 @@ static void test_counts(void **state)
     assert_int_equal(counts[0] + counts[1], 0);
 }
 
+/* Keepers are members, others, and no two of them the same; where there are six
+ * members or more, none is beside the owner, nor beside the other one. */
+static void test_keepers(void **state)
+{
+    (void)state;
+    enum { MOST = 9 };
+    for (unsigned set = 1; set < 1U << MOST; set++) {
+        bool member[MOST];
+        unsigned ring[MOST], rank[MOST] = {0}, count = 0;
+        for (unsigned n = 0; n < MOST; n++) {
+            member[n] = set >> n & 1;
+            rank[n] = count;
+            ring[count] = n;
+            count += member[n];
+        }
+        for (unsigned r = 0; r < count; r++) {
+            uint16_t out[FLOW_COPIES];
+            unsigned found = flow_partition_keepers(member, MOST, ring[r], out);
+            assert_int_equal(found, count > 2 ? 2 : count - 1);
+            for (unsigned i = 0; i < found; i++) {
+                assert_true(member[out[i]] && out[i] != ring[r]);
+                unsigned apart = (rank[out[i]] + count - r) % count;
+                assert_true(count < 6 || (apart > 1 && apart < count - 1));
+            }
+            if (found == 2) {
+                unsigned apart = (rank[out[1]] + count - rank[out[0]]) % count;
+                assert_true(apart > 0);
+                assert_true(count < 6 || (apart > 1 && apart < count - 1));
+            }
+        }
+    }
+}
+
 /* Each region has the number of blocks that it was given, to the block. */
 static void test_bisection(void **state)
 {
@@ -624,6 +657,7 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keepers),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_bisection),

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -536,6 +537,48 @@ static void test_cut(void **state)
     assert_false(s.nodes[1].alive);
 }
 
+/* Any two of those that drew a line may die; of three, not one with both of its
+ * keepers. Against who has which copies, looked up. */
+static void test_line_left(void **state)
+{
+    (void)state;
+    enum { NODES = 7 };
+    static struct map_node nodes[NODES];
+    struct map map = {.nodes = nodes, .count = NODES, .line = 40};
+    for (unsigned n = 0; n < NODES; n++) {
+        map.line_members[n] = n != 3; /* that one came later */
+    }
+    for (unsigned dead = 0; dead < 1U << NODES; dead++) {
+        bool lost = false;
+        for (unsigned n = 0; n < NODES; n++) {
+            nodes[n].alive = !(dead >> n & 1);
+        }
+        for (unsigned n = 0; n < NODES; n++) {
+            uint16_t at[FLOW_COPIES];
+            if (map.line_members[n]) {
+                flow_partition_keepers(map.line_members, NODES, n, at);
+                lost |= !nodes[n].alive && !nodes[at[0]].alive &&
+                        !nodes[at[1]].alive;
+            }
+        }
+        assert_int_equal(map_line_left(&map), lost ? -1 : 40);
+        assert_true(!lost || __builtin_popcount(dead & ~8U) > 2);
+    }
+}
+
+/* Young's formula, and where copies would cost too much. */
+static void test_line_interval(void **state)
+{
+    (void)state;
+    const double ms = 1e6, s = 1e9;
+    assert_true(fabs(map_line_interval_ns(ms, 2 * s, 0) -
+                     sqrt(4) * 31.6227766e6) < 1e3);
+    assert_true(fabs(map_line_interval_ns(ms, 8 * s, 3) -
+                     sqrt(4) * 31.6227766e6) < 1e3);
+    assert_true(fabs(map_line_interval_ns(s, 2 * s, 0) - s / 0.03) < 1);
+    assert_true(map_line_interval_ns(0, s, 0) <= 10 * ms);
+}
+
 /* Who did not listen for long does not count all of it as silence. */
 static void test_awake(void **state)
 {
@@ -577,6 +620,8 @@ int main(void)
         cmocka_unit_test(test_rates),
         cmocka_unit_test(test_not_quiet),
         cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_line_left),
+        cmocka_unit_test(test_line_interval),
         cmocka_unit_test_setup_teardown(test_map_killed, limit, end),
         cmocka_unit_test_setup_teardown(test_map_killed_at_once, limit, end),
         cmocka_unit_test_setup_teardown(test_both_killed, limit, end),

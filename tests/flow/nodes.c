@@ -232,6 +232,158 @@ static void test_kill(void **state)
     }
 }
 
+enum {
+    PAIR_SIDE = 16,
+    PAIR_VERSIONS = 300,
+    PAIR_BYTES = 20 /* of a block, on the average */
+};
+
+/* Who dies together: shared by all processes of a run. */
+struct pair {
+    pid_t pids[8];   /* by node, atomic */
+    unsigned first;  /* kills the other one, and itself */
+    unsigned second; /* the same as `first`: nobody else */
+    int64_t version; /* atomic; -1: none, or it happened */
+    int how;         /* the signal */
+};
+
+static int spoil_pair(struct mix *mix, struct poise_flow_task *task,
+                      const struct poise_flow_address *block, uint64_t *value)
+{
+    struct pair *pair = mix->spoil_arg;
+    unsigned node = poise_flow_node(task);
+    int64_t due = __atomic_load_n(&pair->version, __ATOMIC_ACQUIRE);
+    (void)value;
+    __atomic_store_n(&pair->pids[node], getpid(), __ATOMIC_RELEASE);
+    if (node != pair->first || due < 0 || block->version < due ||
+        !__atomic_compare_exchange_n(&pair->version, &due, -1, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        return 0;
+    }
+    pid_t other = __atomic_load_n(&pair->pids[pair->second], __ATOMIC_ACQUIRE);
+    while (other == 0) { /* it has not begun */
+        poise_sleep_ns(MS);
+        other = __atomic_load_n(&pair->pids[pair->second], __ATOMIC_ACQUIRE);
+    }
+    if (other != getpid()) {
+        kill(other, pair->how);
+    }
+    kill(getpid(), pair->how);
+    return 0;
+}
+
+static struct pair *pair_make(void)
+{
+    struct pair *pair = mmap(NULL, sizeof *pair, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(pair != MAP_FAILED);
+    return pair;
+}
+
+/* A run in which one node, or two at once, are hit when they get to a version;
+ * the others' share of what was computed again, and of bytes. */
+static void hit_pair(struct pair *what, enum mix_pattern pattern,
+                     struct poise_flow_options *options, uint64_t again_most,
+                     uint64_t bytes_most)
+{
+    struct pair *pair = pair_make();
+    struct mix mix;
+    struct poise_flow_stats stats;
+    *pair = *what;
+    mix_init(&mix, pattern, 1, PAIR_SIDE, PAIR_VERSIONS);
+    mix.sleep_ns = MS / 20;
+    mix.spoil = spoil_pair;
+    mix.spoil_arg = pair;
+    if (mix_run(&mix, options, &stats) < 0) {
+        fail_msg("nodes %u and %u of %u hit at %lld: %s", what->first,
+                 what->second, options->nodes, (long long)what->version,
+                 mix_error());
+    }
+    assert_int_equal(stats.deaths, 1 + (what->first != what->second));
+    for (unsigned n = 0; n < options->nodes; n++) {
+        const struct poise_flow_node_stats *node = &stats.nodes[n];
+        if (n != what->first && n != what->second &&
+            (node->redone > again_most || node->peak_bytes > bytes_most ||
+             node->unforeseen > 0)) {
+            fail_msg("pattern %d, nodes %u and %u of %u hit at %lld: node %u: "
+                     "%llu blocks again, %llu of them unforeseen, at most "
+                     "%llu bytes",
+                     pattern, what->first, what->second, options->nodes,
+                     (long long)what->version, n,
+                     (unsigned long long)node->redone,
+                     (unsigned long long)node->unforeseen,
+                     (unsigned long long)node->peak_bytes);
+        }
+    }
+    poise_flow_stats_free(&stats);
+    mix_free(&mix);
+    munmap(pair, sizeof *pair);
+}
+
+/* Two neighbours die at once when nine tenths are done: of what was done a
+ * small part is computed again, and that is freed as it is used. */
+static void test_recovery_is_bounded(void **state)
+{
+    (void)state;
+    const uint64_t all = PAIR_SIDE * PAIR_VERSIONS;
+    struct poise_flow_options options = {
+        .nodes = 4, .replicate = 10, .report_ns = 5 * MS};
+    struct pair pair = {.first = 1,
+                        .second = 2,
+                        .version = PAIR_VERSIONS * 9 / 10,
+                        .how = SIGKILL};
+    hit_pair(&pair, MIX_STENCIL, &options, all / 16, all * PAIR_BYTES / 8);
+}
+
+/* With SIGTERM a node hands its blocks over, though else no copies are made. */
+static void test_leave(void **state)
+{
+    (void)state;
+    const uint64_t all = PAIR_SIDE * PAIR_VERSIONS;
+    struct poise_flow_options options = {.nodes = 3,
+                                         .replicate =
+                                             POISE_FLOW_REPLICATE_NEVER,
+                                         .report_ns = 5 * MS};
+    struct pair pair = {
+        .first = 1, .second = 1, .version = PAIR_VERSIONS / 3, .how = SIGTERM};
+    hit_pair(&pair, MIX_STENCIL, &options, all / 16, all * PAIR_BYTES / 8);
+}
+
+/* Any two at any moment, as many nodes and whichever pattern. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    const enum mix_pattern patterns[] = {MIX_STENCIL, MIX_FFT, MIX_RANDOM,
+                                         MIX_LEAPFROG, MIX_DATA};
+    bool soak = getenv("POISE_TEST_SOAK") != NULL;
+    for (uint64_t seed = 1; seed <= (soak ? 100 : 3); seed++) {
+        struct poise_rng rng;
+        if (!in_share(seed)) {
+            continue;
+        }
+        poise_rng_seed(&rng, seed);
+        alarm(slowness_s(ENDS_AFTER_S));
+        unsigned nodes = 3 + (unsigned)poise_rng_below(&rng, 5);
+        struct poise_flow_options options = {
+            .nodes = nodes,
+            .threads = 1 + (unsigned)poise_rng_below(&rng, 2),
+            .replicate = (unsigned)poise_rng_below(&rng, 20),
+            .report_ns = 5 * MS};
+        struct pair pair = {.first = (unsigned)poise_rng_below(&rng, nodes),
+                            .how = SIGKILL};
+        pair.second =
+            (pair.first + 1 + (unsigned)poise_rng_below(&rng, nodes - 1)) %
+            nodes;
+        pair.version = (int64_t)poise_rng_below(&rng, PAIR_VERSIONS - 1);
+        enum mix_pattern pattern = patterns[poise_rng_below(&rng, 5)];
+        /* Blocks of MIX_DATA are kept for all that might read them. */
+        hit_pair(&pair, pattern, &options, UINT64_MAX,
+                 pattern == MIX_DATA
+                     ? UINT64_MAX
+                     : PAIR_SIDE * PAIR_VERSIONS * PAIR_BYTES / 4);
+    }
+}
+
 /* A node that comes later gets its share with the next assignment, and one
  * that comes for a dead one, too. */
 static void test_join(void **state)
@@ -418,6 +570,9 @@ static int run_fate(uint64_t seed, struct fate *fate, uint64_t lost_ns)
         .join_version = (int64_t)poise_rng_below(&rng, 30),
         .report_ns = 5 * MS,
         .lost_ns = lost_ns};
+    if (options.replicate == 7) {
+        options.replicate = POISE_FLOW_REPLICATE_NEVER;
+    }
     make_fate(&rng, nodes, fate);
     make_more(seed, nodes, fate);
     double slow[FATES];
@@ -436,10 +591,17 @@ static int run_fate(uint64_t seed, struct fate *fate, uint64_t lost_ns)
     /* A stop that nobody notices, or one that is taken for a death. */
     bool brief = poise_rng_below(&rng, 2);
     pid_t helper = helper_start(fate, brief ? lost_ns / 8 : 2 * lost_ns);
-    int code = mix_run(&mix, &options, NULL);
+    struct poise_flow_stats stats;
+    int code = mix_run(&mix, &options, &stats);
     kill(helper, SIGKILL);
     waitpid(helper, NULL, 0);
     mix_free(&mix);
+    for (unsigned n = 0; code == 0 && n < stats.node_count; n++) {
+        assert_int_equal(stats.nodes[n].unforeseen, 0);
+    }
+    if (code == 0) {
+        poise_flow_stats_free(&stats);
+    }
     return code;
 }
 
@@ -485,6 +647,9 @@ int main(void)
         cmocka_unit_test_setup(test_adapt, limit),
         cmocka_unit_test_setup(test_errors, limit),
         cmocka_unit_test_setup(test_kill, limit),
+        cmocka_unit_test_setup(test_recovery_is_bounded, limit),
+        cmocka_unit_test_setup(test_leave, limit),
+        cmocka_unit_test_setup(test_pairs, limit),
         cmocka_unit_test_setup(test_all_dead, limit),
         cmocka_unit_test_setup(test_fates, limit),
         cmocka_unit_test_setup(test_join, limit),

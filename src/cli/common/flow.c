@@ -17,13 +17,20 @@ bool cli_flow_ablate(const struct poise_command *command, struct cli_flow *flow,
     return cli_ablate(command, ablations, &flow->ablation, flow, exit_code);
 }
 
+static unsigned replicate_of(const struct cli_flow *flow)
+{
+    return flow->replicate < 0    ? 0
+           : flow->replicate == 0 ? POISE_FLOW_REPLICATE_NEVER
+                                  : (unsigned)flow->replicate;
+}
+
 struct poise_flow_options cli_flow_options(const struct cli_flow *flow)
 {
     return (struct poise_flow_options){.nodes = (unsigned)flow->nodes,
                                        .threads = (unsigned)flow->threads,
                                        .window = (unsigned)flow->window,
                                        .memory_bytes = flow->memory,
-                                       .replicate = (unsigned)flow->replicate,
+                                       .replicate = replicate_of(flow),
                                        .spares = (unsigned)flow->spares,
                                        .log = flow->log,
                                        .policy =
@@ -38,8 +45,10 @@ void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
     poise_human_count(out, stats->blocks);
     poise_buf_printf(out, " blocks in %.3f s\n", (double)stats->wall_ns / 1e9);
     poise_buf_printf(
-        out, "  partitions changed: %u, nodes declared dead: %u, joined: %u\n",
-        stats->rechunkings, stats->deaths, stats->joins);
+        out,
+        "  partitions changed: %u, nodes declared dead: %u, joined: %u, "
+        "lines of copies: %u\n",
+        stats->rechunkings, stats->deaths, stats->joins, stats->lines);
     for (unsigned n = 0; n < stats->node_count; n++) {
         const struct poise_flow_node_stats *node = &stats->nodes[n];
         poise_buf_printf(out, "  node %u: %llu blocks (%llu again), fetched ",
@@ -62,6 +71,7 @@ void cli_flow_json(struct poise_json *json,
     poise_json_u64(json, "rechunkings", stats->rechunkings);
     poise_json_u64(json, "deaths", stats->deaths);
     poise_json_u64(json, "joins", stats->joins);
+    poise_json_u64(json, "lines", stats->lines);
     poise_json_array(json, "nodes");
     for (unsigned n = 0; n < stats->node_count; n++) {
         const struct poise_flow_node_stats *node = &stats->nodes[n];

@@ -85,13 +85,13 @@ const struct poise_command cli_solve_command = {
         "changes of shares, the cells are the same to the last bit.\n\n"
         "Nodes are processes of this machine. One that dies is replaced by "
         "the others, which compute its part again from the last copies that "
-        "--replicate-every made, or from the beginning.",
+        "nodes keep for each other (see --replicate-every). One that gets "
+        "SIGTERM hands its blocks over before it ends.",
     .options = options,
     .examples =
         "poise solve plate.pgm rest.ppm\tone thread, 1000 sweeps\n"
-        "poise solve -n 4 --replicate-every 50 plate.txt rest.txt\tfour "
-        "processes, "
-        "of which some may die\n"
+        "poise solve -n 4 plate.txt rest.txt\tfour processes, of which any two "
+        "may die\n"
         "poise solve --method sor --omega 1.9 --report r.html plate.pgm "
         "rest.pgm\tfaster to rest, with a plot\n"
         "poise solve -n 4 --block-time 1ms --slow 1,4 --adapt 20 -v p.pgm "
@@ -283,7 +283,8 @@ static int run(const struct values *values, const char *in, const char *out)
 
 int cli_solve(int argc, char **argv)
 {
-    struct values values = {.sweeps = 1000};
+    struct values values = {.sweeps = 1000,
+                            .flow.replicate = CLI_FLOW_REPLICATE};
     int status = CLI_DONE;
     int first = cli_parse(&cli_solve_command, argc, argv, &values,
                           &values.common, &status);

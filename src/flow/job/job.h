@@ -93,6 +93,15 @@ void flow_segment_free(struct flow_segment *segment);
 void flow_partition_inherit(uint16_t *owner, uint64_t places, unsigned dead,
                             const bool *alive, unsigned nodes);
 
+/** Besides its owner so many nodes keep a copy of a block. */
+#define FLOW_COPIES 2
+/** The nodes that keep copies for `id`, which is one: a third and two thirds of
+ * the ring of members away, so that, where there are enough, none of them has
+ * a chunk beside one of its, and no two lie side by side. How many there are:
+ * fewer than FLOW_COPIES where there are fewer others. */
+unsigned flow_partition_keepers(const bool *member, unsigned nodes, unsigned id,
+                                uint16_t out[FLOW_COPIES]);
+
 /* ---- errors ---- */
 
 /** The first failure of a node, in words that outlive the thread. */

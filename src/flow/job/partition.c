@@ -217,3 +217,27 @@ void flow_partition_inherit(uint16_t *owner, uint64_t places, unsigned dead,
         at++;
     }
 }
+
+unsigned flow_partition_keepers(const bool *member, unsigned nodes, unsigned id,
+                                uint16_t out[FLOW_COPIES])
+{
+    unsigned members = 0, rank = 0, at = 0, found = 0, want[FLOW_COPIES];
+    for (unsigned n = 0; n < nodes; n++) {
+        rank = n == id ? members : rank;
+        members += member[n];
+    }
+    for (unsigned i = 0; i < FLOW_COPIES && i + 1 < members; i++) {
+        unsigned step = ((i + 1) * members + 1) / (FLOW_COPIES + 1);
+        step = step > i ? step : i + 1; /* few members: the next ones */
+        want[found++] = (rank + step) % members;
+    }
+    for (unsigned n = 0; n < nodes; n++) {
+        for (unsigned i = 0; member[n] && i < found; i++) {
+            if (want[i] == at) {
+                out[i] = (uint16_t)n;
+            }
+        }
+        at += member[n];
+    }
+    return found;
+}

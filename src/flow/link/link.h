@@ -42,18 +42,24 @@ enum flow_kind {
     FLOW_PUT,    /**< node to node: what was written for you; `extra` 1 + the
                     line to which it is to be kept */
     FLOW_COPY,   /**< node to node: keep this for me; `extra` as above */
-    FLOW_COPIED, /**< node to node: `place` copies came so far */
-    FLOW_HANDED, /**< node to node: all for epoch `extra` was put */
+    FLOW_COPIED, /**< node to node: a copy came */
+    FLOW_HANDED, /**< node to node: all for its epoch was put */
     FLOW_RESULT_KEPT, /**< map: it keeps `place` more results */
     /* In the map's log only, beside some of the above. */
     FLOW_BEGUN,   /**< `version` the secret, `extra` the job's fingerprint */
     FLOW_PROCESS, /**< node `place` is process `extra` */
+    FLOW_LINE,    /**< map: copy what is needed after version `version`; in the
+                     log: that is done, payload: the members then, a byte each */
+    FLOW_LEAVE,   /**< node: it is to end, and would have its blocks handed over
+                     before */
     FLOW_KINDS
 };
 
 /** Before each message, in the byte order of the machine. */
 struct flow_head {
-    uint32_t kind, file;
+    uint16_t kind;
+    uint16_t epoch; /**< between nodes: the sender's, its low bits */
+    uint32_t file;
     int64_t version;
     uint64_t place, extra, len; /**< `len` bytes of payload follow */
 };
@@ -152,9 +158,14 @@ struct flow_tally {
 
 /** What a node reports to the map. */
 struct flow_report {
-    int64_t oldest; /**< version of its oldest task that can go on */
-    int64_t line;   /**< all below is done, results were sent, copies came */
+    int64_t oldest;     /**< version of its oldest task that can go on */
+    int64_t line;       /**< up to the line asked for all is done, results were
+                             sent, copies came: that line, else -1 */
+    int64_t missed;     /**< a line that it was told of too late, else -1 */
+    int64_t forgot;     /**< greatest version for which blocks were needed that
+                             are freed: no line can be before it */
     int64_t known_line; /**< what the map said of it last */
+    uint64_t copy_ns;   /**< processor time spent on copies */
     uint32_t done;      /**< all its part of all versions is */
     uint32_t stuck;     /**< nothing goes on until something comes */
     uint32_t throttled;

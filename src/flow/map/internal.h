@@ -21,6 +21,13 @@ struct map_node {
     struct flow_file_report *files; /**< [file_count], owned */
     struct flow_tally *tally;       /**< [count], as it last said; owned */
     double *rate;                   /**< [file_count], blocks per ns; owned */
+    uint64_t reported_ns;           /**< when the last report came */
+    uint64_t mark_ns; /**< when it was at version `mark`; 0: never yet */
+    int64_t mark;
+    double speed;       /**< versions per ns, since the mark before */
+    uint64_t copied_ns; /**< its report's copy_ns at the last line */
+    bool leaves;        /**< SIGTERM came */
+    unsigned lines;     /**< that were asked for since then */
 };
 
 /** A segment as it was given out, with the changes that deaths made. */
@@ -54,7 +61,16 @@ struct map {
     struct map_file *files;   /**< [file_count], owned */
     struct flow_tally *tally; /**< [count], by supplier, since the last plan */
     bool started, done, grown;
-    int64_t oldest, line;
+    int64_t oldest;
+    int64_t line, sent_line; /**< the last complete one, and what was said */
+    int64_t next_line;       /**< which was asked for; -1: none is */
+    /** The members when it was asked for; those of the complete one. */
+    bool next_members[POISE_FLOW_NODES_MOST];
+    bool line_members[POISE_FLOW_NODES_MOST];
+    uint64_t line_ns;    /**< when the last one was complete */
+    double line_cost_ns; /**< what one costs a node; 0: not known yet */
+    double line_lead_ns; /**< how far ahead of nodes one is asked for */
+    unsigned lines;      /**< that were complete */
     uint64_t began_ns, started_ns, sent_ns;
     struct flow_awake awake;
     uint64_t passive_from; /**< by awake: all nodes are passive since then */
@@ -100,6 +116,15 @@ int map_receive(struct map *map, struct flow_link *link);
 int map_output(struct map *map, const struct flow_head *head, const void *data);
 /** Declare a node dead: the others take over its part. */
 int map_declare_dead(struct map *map, struct map_node *node, const char *why);
+/** Ask for a line if it is time for one; see whether one is complete (line.c).
+ */
+int map_line(struct map *map);
+/** The line to go back to, as nodes have died: -1, the beginning, if a member
+ * and all its keepers did. */
+int64_t map_line_left(const struct map *map);
+/** The time between lines: from what one costs, how long the job runs, and how
+ * often a node died in it. */
+double map_line_interval_ns(double cost_ns, double lived_ns, unsigned deaths);
 /** For how long a node may be silent. */
 uint64_t map_lost_ns(const struct map *map);
 /** See whether all is done (map->done), or nothing goes on any more: then what

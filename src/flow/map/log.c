@@ -205,6 +205,13 @@ static int apply(struct map *map, const struct flow_head *head,
         map->deaths++;
         map->nodes[head->place].alive = false;
         return map_inherit(map, (unsigned)head->place);
+    case FLOW_LINE:
+        if (data->len != sizeof map->line_members) {
+            return bad_log(map, "a line in it is of other members");
+        }
+        map->line = head->version;
+        memcpy(map->line_members, data->data, data->len);
+        return 0;
     case FLOW_PLAN:
         return apply_plan(map, head, data);
     case FLOW_OUTPUT:

@@ -113,10 +113,13 @@ int map_declare_dead(struct map *map, struct map_node *node, const char *why)
                                map->started ? ", and no other is left"
                                             : " before it began");
     }
+    node->alive = false;
+    map->line = map_line_left(map);
+    map->next_line = -1;
+    node->alive = true; /* it hears of it too, should it live */
     struct flow_head head = {
         .place = id, .version = map->line, .extra = ++map->epoch};
     map->deaths++;
-    /* It hears of it too, should it live. */
     int code = map_broadcast(map, FLOW_EPOCH, &head, NULL, 0);
     node->alive = false;
     code = code == 0 ? map_inherit(map, id) : code;
@@ -145,7 +148,7 @@ void map_forget(struct map *map)
         map->nodes[n].port = 0;
     }
     map->count = map->options->nodes;
-    map->line = -1;
+    map->line = map->next_line = map->sent_line = -1;
     map->epoch = 0;
     map->started = map->took_over = map->inherited = map->grown = false;
     map->ready = 0;
@@ -167,6 +170,9 @@ static void drop_nodes(struct map *map)
         node->heard_ns = 0;
         node->silent_from = map->awake.ns;
         node->report = (struct flow_report){0};
+        node->mark_ns = node->copied_ns = 0;
+        node->speed = 0;
+        node->leaves = false;
         memset(node->files, 0, files * sizeof *node->files);
         memset(node->tally, 0, map->cap * sizeof *node->tally);
         memset(node->rate, 0, files * sizeof *node->rate);
@@ -261,7 +267,7 @@ static int start(struct map *map)
         return -ENOMEM;
     }
     map->started = true;
-    map->started_ns = poise_clock_ns();
+    map->started_ns = map->line_ns = poise_clock_ns();
     map->passive_from = map->awake.ns;
     for (unsigned n = 0; n < map->count; n++) {
         map->nodes[n].link->heard_ns = map->started_ns;
@@ -276,33 +282,25 @@ static int start(struct map *map)
 /* The oldest version that can go on, and the newest line that is complete. */
 static int send_state(struct map *map)
 {
-    int64_t oldest = INT64_MAX, line = INT64_MAX;
-    int64_t period = map->options->replicate;
+    int64_t oldest = INT64_MAX;
     for (unsigned n = 0; n < map->count; n++) {
-        const struct map_node *node = &map->nodes[n];
-        if (node->alive) {
-            const struct flow_report *r = &node->report;
-            int64_t own = r->epoch == map->epoch ? r->line : 0;
-            oldest = r->oldest < oldest ? r->oldest : oldest;
-            line = own < line ? own : line;
-        }
+        const struct flow_report *r = &map->nodes[n].report;
+        int64_t own = r->epoch == map->epoch ? r->oldest : map->line + 1;
+        oldest = map->nodes[n].alive && own < oldest ? own : oldest;
     }
-    line = period > 0 && line > 0 && line < INT64_MAX
-               ? (line - 1) / period * period
-               : -1;
-    line = line > map->line ? line : map->line;
     uint64_t now = poise_clock_ns();
-    if (line == map->line && map->probe == map->sent_probe &&
+    if (map->line == map->sent_line && map->probe == map->sent_probe &&
         (oldest == map->oldest || map->options->memory_bytes == 0) &&
         now - map->sent_ns < BEAT_NS) {
         return 0;
     }
     map->sent_ns = now;
-    map->line = line;
+    map->sent_line = map->line;
     map->oldest = oldest;
     map->sent_probe = map->probe;
-    struct flow_head head = {
-        .version = oldest, .place = (uint64_t)(line + 1), .extra = map->probe};
+    struct flow_head head = {.version = oldest,
+                             .place = (uint64_t)(map->line + 1),
+                             .extra = map->probe};
     return map_broadcast(map, FLOW_STATE, &head, NULL, 0);
 }
 
@@ -317,6 +315,9 @@ static int follow_up(struct map *map)
     }
     if (code == 0) {
         code = map_adapt(map);
+    }
+    if (code == 0) {
+        code = map_line(map);
     }
     if (code == 0) {
         code = send_state(map);
@@ -555,6 +556,7 @@ static int fill_stats(struct map *map, struct poise_flow_stats *stats)
     stats->rechunkings = map->rechunkings;
     stats->deaths = map->deaths;
     stats->joins = map->joins;
+    stats->lines = map->lines;
     stats->start_ns = map->started_ns - map->began_ns;
     for (unsigned n = 0; n < map->count; n++) {
         stats->nodes[n] = map->nodes[n].report.stats;
@@ -577,7 +579,9 @@ int flow_map_run(const struct poise_flow_job *job,
                       .listener = -1,
                       .began_ns = poise_clock_ns(),
                       .oldest = -1,
-                      .line = -1};
+                      .line = -1,
+                      .sent_line = -1,
+                      .next_line = -1};
     int code = map_make(&map);
     if (code == 0) {
         code = map_log_open(&map);

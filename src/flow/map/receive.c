@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define ERRNO_MOST 4095
+/** Over so long, at least, the speed of a node is measured: several reports. */
+#define SPEED_NS UINT64_C(20000000)
 
 int map_output(struct map *map, const struct flow_head *head, const void *data)
 {
@@ -103,6 +105,25 @@ static int mark(struct map *map)
     return poise_buf_append(&map->marks, &now, sizeof now);
 }
 
+/* Also how fast it is: between reports that are not too close, for two of them
+ * may have waited together. */
+static void report_take(struct map_node *node, const char *data)
+{
+    uint64_t now = poise_clock_ns(), epoch = node->report.epoch;
+    memcpy(&node->report, data, sizeof node->report);
+    int64_t at = node->report.forgot;
+    node->reported_ns = now;
+    if (node->report.epoch == epoch && node->mark_ns > 0 && at >= node->mark &&
+        now - node->mark_ns < SPEED_NS) {
+        return;
+    }
+    if (node->report.epoch == epoch && node->mark_ns > 0 && at > node->mark) {
+        node->speed = (double)(at - node->mark) / (double)(now - node->mark_ns);
+    }
+    node->mark = at;
+    node->mark_ns = now;
+}
+
 static int receive_report(struct map *map, struct flow_link *link)
 {
     struct map_node *node = &map->nodes[link->peer];
@@ -113,7 +134,7 @@ static int receive_report(struct map *map, struct flow_link *link)
     }
     const char *data = flow_made_data(link->in);
     size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally);
-    memcpy(&node->report, data, sizeof node->report);
+    report_take(node, data);
     if (node->report.waits.file != UINT32_MAX &&
         (node->report.waits.file >= map->job->file_count ||
          !flow_shape_holds(&map->job->files[node->report.waits.file].shape,
@@ -128,9 +149,6 @@ static int receive_report(struct map *map, struct flow_link *link)
         map->tally[n].hits += tally.hits - node->tally[n].hits;
         map->tally[n].misses += tally.misses - node->tally[n].misses;
         node->tally[n] = tally;
-    }
-    if (node->report.known_line > map->line) {
-        map->line = node->report.known_line; /* of a map before this one */
     }
     return mark(map);
 }
@@ -191,6 +209,9 @@ int map_receive(struct map *map, struct flow_link *link)
         return receive_failure(map, link);
     case FLOW_SEEK:
         return 0; /* plans go out as reports come */
+    case FLOW_LEAVE:
+        map->nodes[link->peer].leaves = true;
+        return 0;
     default:
         return poise_error_set(EPROTO, "serve node", NULL,
                                "it sent a message of kind %u", link->head.kind);

@@ -151,6 +151,7 @@ int map_join(struct map *map, struct map_node *node)
     struct flow_head head = {.version = map->line, .extra = map->epoch};
     struct flow_head word = {.place = id, .extra = node->port};
     int code = map_broadcast(map, FLOW_JOIN, &word, NULL, 0);
+    map->next_line = -1; /* it may get blocks before that one */
     node->alive = node->joined = true;
     map->joins++;
     struct flow_member *list = map_members(map);

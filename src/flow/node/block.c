@@ -67,7 +67,7 @@ struct flow_block *flow_block_get(struct flow_node *node,
     }
     uint64_t at = key_hash(key) & node->table_mask;
     block->key = *key;
-    block->keep_to = -1;
+    block->keep_to = block->newest = -1;
     block->role = flow_owner(node, key) == node->id ? FLOW_OWN : FLOW_FOREIGN;
     block->next = node->table[at];
     node->table[at] = block;
@@ -84,19 +84,26 @@ static void block_free(struct flow_block *block)
 
 void flow_block_release(struct flow_node *node, struct flow_block *block)
 {
-    if (block->refs > 0 || block->uses > 0 || block->unsent > 0 ||
-        block->task || block->unresolved || block->state == FLOW_SOUGHT ||
+    bool kept = block->keep_to >= 0 && block->keep_to >= node->line;
+    if (block->refs > 0 || block->task ||
         block->result == FLOW_RESULT_PENDING ||
-        (block->keep_to >= 0 && block->keep_to >= node->line)) {
+        (!block->gone &&
+         (block->uses > 0 || block->unsent > 0 || block->unresolved ||
+          block->state == FLOW_SOUGHT || kept))) {
         return;
     }
-    struct flow_block **at =
-        &node->table[key_hash(&block->key) & node->table_mask];
-    while (*at != block) {
-        at = &(*at)->next;
+    if (!block->gone) {
+        struct flow_block **at =
+            &node->table[key_hash(&block->key) & node->table_mask];
+        while (*at != block) {
+            at = &(*at)->next;
+        }
+        *at = block->next;
+        node->block_count--;
+        if (block->role == FLOW_OWN && block->newest > node->forgot) {
+            node->forgot = block->newest;
+        }
     }
-    *at = block->next;
-    node->block_count--;
     if (block->made) {
         bool full = node->options->memory_bytes > 0 &&
                     node->bytes > node->options->memory_bytes;
@@ -139,6 +146,28 @@ void flow_block_sweep(struct flow_node *node)
             if (b->keep_to >= 0) {
                 flow_block_release(node, b);
             }
+        }
+    }
+}
+
+void flow_block_rollback(struct flow_node *node, int64_t line)
+{
+    node->seeking = node->unresolved = NULL;
+    for (uint64_t i = 0; i <= node->table_mask; i++) {
+        struct flow_block **at = &node->table[i];
+        while (*at) {
+            struct flow_block *block = *at;
+            block->uses = block->unsent = block->reader_count = 0;
+            block->unresolved = false;
+            if (block->made && block->key.version <= line &&
+                block->keep_to >= line) {
+                at = &block->next;
+                continue;
+            }
+            *at = block->next;
+            node->block_count--;
+            block->gone = true;
+            flow_block_release(node, block);
         }
     }
 }
@@ -249,6 +278,9 @@ static int count_dependent(struct flow_node *node, struct flow_block *block,
     if (owner == FLOW_NOBODY) {
         return 1;
     }
+    if (key->version <= node->base) {
+        return 0; /* done before all went back to that line */
+    }
     if (owner == node->id) {
         block->uses += !flow_is_done(node, key);
     } else if (block->role == FLOW_OWN && !reader_of(block, owner)) {
@@ -289,35 +321,19 @@ static void output_add(struct flow_node *node, struct flow_block *block)
     }
 }
 
-/* What later versions need is kept until a later line is complete, and a copy
- * of it somewhere else: from there a dead node's work can be done again. What
- * was computed again is kept as well, or each of its dependents would have it
- * computed once more. */
-static int keep(struct flow_node *node, struct flow_block *block,
-                int64_t newest)
+/* Up to a line, what versions after it need is kept until a line after those is
+ * complete, and so are copies of it elsewhere: from there the work of dead
+ * nodes is done again. */
+int flow_block_keep(struct flow_node *node, struct flow_block *block)
 {
-    int64_t period = node->options->replicate, version = block->key.version;
-    if (!node->net || block->role == FLOW_FOREIGN) {
+    if (!node->net || block->role != FLOW_OWN ||
+        block->key.version > node->next_line ||
+        block->newest <= node->next_line) {
         return 0;
     }
-    if (block->role == FLOW_OWN_AGAIN) {
-        /* Also of versions below the line, when copies were lost with the nodes
-         * that kept them: until a later line is complete. */
-        int64_t at = version > node->line ? version : node->line + 1;
-        block->keep_to =
-            period > 0 ? (at + period - 1) / period * period : INT64_MAX - 1;
-        return 0;
-    }
-    int64_t line =
-        period > 0 && newest > 0 ? (newest - 1) / period * period : -1;
-    if (line < version || line < block->keep_to) {
-        return 0;
-    }
-    block->keep_to = line;
-    if (block->copied) {
-        return 0;
-    }
-    block->copied = true;
+    int64_t to =
+        block->newest < INT64_MAX ? block->newest - 1 : node->next_line;
+    block->keep_to = to > block->keep_to ? to : block->keep_to;
     return node->net->copy(node->net, block);
 }
 
@@ -349,7 +365,8 @@ static int block_forward(struct flow_node *node, struct flow_block *block)
         block->next_unresolved = node->unresolved;
         node->unresolved = block;
     }
-    return keep(node, block, newest);
+    block->newest = known > 0 ? newest : INT64_MAX;
+    return flow_block_keep(node, block);
 }
 
 int flow_block_resolve(struct flow_node *node)
@@ -371,32 +388,43 @@ int flow_block_resolve(struct flow_node *node)
 
 /* ---- writing ------------------------------------------------------------ */
 
+/* It is this node's now. */
 static int adopt(struct flow_node *node, struct flow_block *block)
 {
-    if (block->role == FLOW_FOREIGN && flow_is_mine(node, &block->key)) {
-        bool done = flow_is_done(node, &block->key);
-        block->role = done ? FLOW_OWN_AGAIN : FLOW_OWN;
-        if (!done) {
-            int code = flow_mark_done(node, &block->key);
-            return code < 0 ? code : block_forward(node, block);
-        }
+    if (block->role != FLOW_FOREIGN || !flow_is_mine(node, &block->key)) {
+        return 0;
     }
-    return block_forward(node, block);
+    block->role = FLOW_OWN;
+    return flow_is_done(node, &block->key) ? 0
+                                           : flow_mark_done(node, &block->key);
 }
 
+static bool is_adopted(const struct flow_block *block,
+                       const struct flow_segment *of)
+{
+    return block->made &&
+           (!of ||
+            (block->key.file == of->file && block->key.version >= of->from &&
+             block->key.version < of->to && of->is_mine[block->key.place]));
+}
+
+/* First all of them are done, and then their dependents are counted: a block is
+ * not kept for one that is here itself. */
 int flow_block_adopt(struct flow_node *node, const struct flow_segment *of)
 {
     int code = 0;
     for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; code == 0 && b;
+             b = b->next) {
+            code = is_adopted(b, of) ? adopt(node, b) : 0;
+        }
+    }
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
         for (struct flow_block *b = node->table[i], *next; code == 0 && b;
              b = next) {
             next = b->next;
-            if (b->made &&
-                (!of ||
-                 (b->key.file == of->file && b->role == FLOW_FOREIGN &&
-                  b->key.version >= of->from && b->key.version < of->to &&
-                  of->is_mine[b->key.place]))) {
-                code = adopt(node, b);
+            if (is_adopted(b, of)) {
+                code = block_forward(node, b);
                 flow_block_release(node, b);
             }
         }

@@ -52,7 +52,8 @@ enum flow_block_state {
 enum flow_block_role {
     FLOW_FOREIGN,  /**< another node's, or nobody's yet */
     FLOW_OWN,      /**< this node's */
-    FLOW_OWN_AGAIN /**< existed before, and is here again for some */
+    FLOW_OWN_AGAIN /**< existed before, and is here again for somebody who read
+                        it though he had not said so */
 };
 
 /** Whether it is a result of the job. Goes down this list. */
@@ -74,13 +75,20 @@ struct flow_block {
     uint32_t refs;   /**< open tasks that need it, views, messages */
     uint32_t uses;   /**< own blocks that need it and are not done */
     uint32_t unsent; /**< readers that did not get it yet */
-    int64_t keep_to; /**< kept until that line is complete; -1: not at all */
+    int64_t newest;  /**< version of its newest dependent; -1: none; INT64_MAX:
+                          not known yet */
+    int64_t keep_to; /**< kept until a line after it is complete; -1: not at
+                          all */
+    uint32_t copied; /**< the keepers that have copies, as flow_net counts
+                          them; 0: none */
     uint64_t came_ns;
     enum flow_block_state state;
     enum flow_block_role role;
     enum flow_block_result result;
     bool unresolved; /**< on node->unresolved: not all dependents are known */
-    bool copied;     /**< another node keeps a copy */
+    bool orphaned;   /**< its owner died: this copy goes to the next one */
+    bool gone;       /**< a rollback took it out of the table; freed when the
+                          last one who uses it gives it back */
     struct flow_block *next_unresolved, *next_output;
     struct flow_block *next_seeking, **seeking_at; /**< while FLOW_SOUGHT */
 };
@@ -115,6 +123,8 @@ struct poise_flow_task {
     enum flow_state state;
     bool known; /**< its dependencies are all known */
     bool redo;
+    bool abandoned; /**< a rollback came while it ran: what it wrote is not
+                         wanted */
     uint32_t missing;
     uint32_t edge_count;
     struct flow_edge *edges; /**< few, or owned */
@@ -129,6 +139,7 @@ struct poise_flow_task {
     uint32_t view_count, view_cap;
     struct poise_flow_list more;  /**< blocks that were read and not there */
     struct poise_flow_task *next; /**< in the list of unused ones */
+    struct poise_flow_task *next_open, **open_at; /**< in node->open */
 };
 
 /* ---- nodes (node.c) ----------------------------------------------------- */
@@ -146,7 +157,7 @@ struct flow_net {
                struct flow_made *made);
     /** Ask the map for the owners of a version. */
     int (*seek)(struct flow_net *net, uint32_t file, int64_t version);
-    /** Have another node keep a copy. */
+    /** Have this node's keepers keep a copy, unless they have it. */
     int (*copy)(struct flow_net *net, struct flow_block *block);
     /** A block was computed, in so much time. */
     void (*computed)(struct flow_net *net, const struct flow_key *key,
@@ -180,6 +191,8 @@ struct flow_node {
     struct flow_block **table; /**< [table_mask + 1], owned */
     uint64_t table_mask, block_count;
     struct poise_flow_task *unused;
+    struct poise_flow_task *open, **open_end; /**< all tasks, in the order in
+                                                   which they were made */
     struct flow_heap ready;
     struct flow_block *seeking; /**< to be looked for */
     struct flow_block *unresolved;
@@ -190,11 +203,18 @@ struct flow_node {
     uint64_t bytes;              /**< of blocks */
     int64_t oldest;         /**< the oldest version that can go on, anywhere */
     int64_t oldest_running; /**< not above that of any task being computed */
-    int64_t line;     /**< this replicated version is complete everywhere */
-    unsigned running; /**< tasks being computed */
-    unsigned idle;    /**< processors that wait */
-    bool advance;     /**< some version was completed */
-    bool inherits;    /**< not all own places are taken over */
+    int64_t line; /**< up to it all is done everywhere, and what later versions
+                       need of that is kept, here or by keepers; -1: none */
+    int64_t next_line; /**< the next one, which is being made; -1: none */
+    bool line_told;    /**< that this node's part of it is done */
+    int64_t missed;    /**< a line of which it heard too late; -1: none */
+    int64_t forgot;    /**< greatest `newest` of an own block that was freed */
+    int64_t base;      /**< the line of the last rollback: dependents up to it
+                            are done; -1: there was none */
+    unsigned running;  /**< tasks being computed */
+    unsigned idle;     /**< processors that wait */
+    bool advance;      /**< some version was completed */
+    bool inherits;     /**< not all own places are taken over */
     bool stop;
     struct flow_failure failure;
     struct poise_flow_node_stats stats;
@@ -215,7 +235,8 @@ int flow_node_fail(struct flow_node *node, int code);
  */
 bool flow_node_is_done(const struct flow_node *node);
 /** Whether nothing goes on and nothing can until something comes; then `out`
- * is a block that waits, if there is one (else its file is UINT32_MAX). */
+ * is a block that waits, if there is one (else its file is UINT32_MAX). O(1).
+ */
 bool flow_node_is_stuck(const struct flow_node *node,
                         struct poise_flow_address *out);
 /** The next result to be handed out, or NULL; and giving it back. */
@@ -243,8 +264,23 @@ bool flow_is_done(const struct flow_node *node, const struct flow_key *key);
 bool flow_is_mine(const struct flow_node *node, const struct flow_key *key);
 /** All own blocks of a file below it are done; INT64_MAX: all there are. */
 int64_t flow_file_low(const struct flow_node *node, uint32_t file);
-/** Take over what this node owns by now: versions above the line. */
+/**
+ * Go back to a line (-1: to the beginning): forget all tasks, and all blocks
+ * but those of versions up to it that are kept for what comes after it. What
+ * follows is computed again as it was the first time, counted and freed by the
+ * same uses, within the same memory. Nothing is opened before
+ * flow_node_inherit. Owners of segments may change in between.
+ */
+void flow_node_rollback(struct flow_node *node, int64_t line);
+/** Begin again after a rollback, with what this node owns by now. 0 or
+ * negative. */
 int flow_node_inherit(struct flow_node *node);
+/** A line is to be made after version `line`. False, and node->missed is set,
+ * if some of what it takes was freed already. Else blocks that are here, and
+ * those that will be, are copied. */
+int flow_node_line(struct flow_node *node, int64_t line);
+/** Whether all own blocks up to node->next_line are done. */
+bool flow_node_line_is_done(const struct flow_node *node);
 /** Note that an own block is done; flow_node_settle opens what comes next. */
 int flow_mark_done(struct flow_node *node, const struct flow_key *key);
 /** Step over complete versions. */
@@ -275,6 +311,11 @@ int flow_block_become(struct flow_node *node, struct flow_block *block,
 int flow_block_seek(struct flow_node *node, struct flow_block *block);
 /** The line moved: free what was kept for it. */
 void flow_block_sweep(struct flow_node *node);
+/** If the line that is being made needs it, keep it and have it copied. */
+int flow_block_keep(struct flow_node *node, struct flow_block *block);
+/** For a rollback: out of the table with all but what is kept for a line, of
+ * which nobody knows who needs it. There are no tasks but such as run. */
+void flow_block_rollback(struct flow_node *node, int64_t line);
 /** Own blocks that are here already, as copies, need not be computed; count all
  * dependents anew. `of`: only blocks of this segment, which is new, and which
  * others may have written before it was known here; NULL: all. */
@@ -292,6 +333,9 @@ int flow_task_met(struct poise_flow_task *task);
 int flow_task_end(struct poise_flow_task *task, int code);
 /** Not needed any more. */
 void flow_task_drop(struct poise_flow_task *task);
+/** For a rollback: forget all tasks; those that run are abandoned. No block has
+ * waiters any more. */
+void flow_task_rollback(struct flow_node *node);
 /** Forget all that it holds and put it away. */
 void flow_task_free(struct poise_flow_task *task);
 /** Forget what one call of compute left. */

@@ -28,7 +28,9 @@ int flow_node_create(const struct poise_flow_job *job,
     node->asker.edges = node->asker.few;
     node->oldest = INT64_MAX;
     node->oldest_running = INT64_MAX;
-    node->line = -1;
+    node->open_end = &node->open;
+    node->line = node->next_line = node->missed = -1;
+    node->forgot = node->base = -1;
     node->table_mask = TABLE_FIRST - 1;
     node->table = poise_alloc(TABLE_FIRST, sizeof(struct flow_block *));
     node->files = poise_alloc(job->file_count, sizeof *node->files);
@@ -109,20 +111,12 @@ bool flow_node_is_done(const struct flow_node *node)
 bool flow_node_is_stuck(const struct flow_node *node,
                         struct poise_flow_address *out)
 {
-    const struct poise_flow_task *oldest = NULL;
     if (node->running > 0 || node->ready.count > 0 || node->seeking) {
         return false;
     }
-    for (uint64_t i = 0; i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; b; b = b->next) {
-            if (b->task && (!oldest || flow_task_before(b->task, oldest))) {
-                oldest = b->task;
-            }
-        }
-    }
     *out = (struct poise_flow_address){.file = UINT32_MAX};
-    if (oldest) {
-        *out = oldest->address;
+    if (node->open) {
+        *out = node->open->address; /* the first one of those that wait */
     }
     return true;
 }
@@ -149,8 +143,7 @@ void flow_node_output_done(struct flow_node *node, struct flow_block *block)
 static int seek_one(struct flow_node *node, struct flow_block *block)
 {
     uint16_t owner = flow_owner(node, &block->key);
-    if (owner == node->id &&
-        (!node->inherits || flow_is_mine(node, &block->key))) {
+    if (owner == node->id && !node->inherits) {
         /* Somebody waits for it: first in its version. */
         return flow_task_open(node, block, 0);
     }
@@ -248,7 +241,7 @@ static int task_run(struct flow_node *node, struct poise_flow_task *task)
     if (code == 0 && node->options->check > 0) {
         code = flow_check_lists(node, task);
     }
-    if (node->net && code == 0) {
+    if (node->net && code == 0 && !task->abandoned) {
         node->net->computed(node->net, &task->block->key, took);
     }
     code = flow_task_end(task, code);

@@ -11,10 +11,12 @@
 #include "process.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define EVENTS_MOST 64
@@ -23,6 +25,9 @@
 #define REPORT_NS UINT64_C(50000000)
 #define LOST_NS UINT64_C(5000000000)
 #define ORPHAN_NS UINT64_C(60000000000)
+/** A message is as much work as the copying of so many bytes: a few
+ * microseconds of locks, queues and system calls, at some GB/s. */
+#define MESSAGE_BYTES 8192
 /** Without a map, look for another one so often. */
 #define LOOK_MS 20
 
@@ -51,10 +56,21 @@ int flow_server_send(struct flow_server *server, uint16_t to,
         return 0;
     } else {
         server->tally[to].sent++;
+        item->head.epoch = (uint16_t)server->epoch;
+        flow_server_count(server, &item->head);
         flow_queue_add(&server->out[to]->queue, item);
     }
     server_wake(server);
     return 0;
+}
+
+void flow_server_count(struct flow_server *server, const struct flow_head *head)
+{
+    uint64_t work = head->len + MESSAGE_BYTES;
+    server->said += work;
+    if (head->kind == FLOW_COPY || head->kind == FLOW_COPIED) {
+        server->said_of_copies += work;
+    }
 }
 
 static struct flow_item *item_of(enum flow_kind kind,
@@ -126,16 +142,21 @@ static int net_put(struct flow_net *net, uint16_t owner,
 static int net_copy(struct flow_net *net, struct flow_block *block)
 {
     struct flow_server *server = (struct flow_server *)net;
-    uint16_t buddy = flow_server_buddy(server);
-    if (buddy == FLOW_NOBODY) {
+    int code = 0;
+    if (block->copied == server->keepers_turn) {
         return 0;
     }
-    struct flow_item *item = flow_server_item(FLOW_COPY, block);
-    if (item) {
-        item->head.extra = (uint64_t)block->keep_to + 1;
-        server->copies_sent++;
+    for (unsigned i = 0; code == 0 && i < server->keeper_count; i++) {
+        struct flow_item *item = flow_server_item(FLOW_COPY, block);
+        if (item) {
+            item->head.extra = (uint64_t)block->keep_to + 1;
+            server->copies_sent++;
+        }
+        code = flow_server_send(server, server->keepers[i], item);
     }
-    return flow_server_send(server, buddy, item);
+    /* Else the next line may need it as well, and it is to be kept longer. */
+    block->copied = block->newest < INT64_MAX ? server->keepers_turn : 0;
+    return code;
 }
 
 static int net_seek(struct flow_net *net, uint32_t file, int64_t version)
@@ -356,10 +377,33 @@ static int until_report_ms(const struct flow_server *server)
     return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
 }
 
+/* SIGTERM: what this node has is handed over, if the map lives and there is
+ * time for it; the map ends this node then. */
+static int server_leave(struct flow_server *server)
+{
+    struct signalfd_siginfo info;
+    if (read(server->term, &info, sizeof info) < 0) {
+        return 0;
+    }
+    if (server->leaves || server->orphan_ns) {
+        server->ended = true;
+        return 0;
+    }
+    server->leaves = true;
+    pthread_mutex_lock(&server->node->lock);
+    int code = flow_server_send(server, FLOW_NOBODY,
+                                flow_item_create(FLOW_LEAVE, NULL, 0));
+    pthread_mutex_unlock(&server->node->lock);
+    return code;
+}
+
 static int serve_event(struct flow_server *server, struct flow_link *link)
 {
     if (link == (struct flow_link *)&server->listener) {
         return link_accept(server);
+    }
+    if (link == (struct flow_link *)&server->term) {
+        return server_leave(server);
     }
     if (link == (struct flow_link *)&server->wake) {
         uint64_t count;
@@ -461,8 +505,15 @@ static void server_free(struct flow_server *server)
         flow_link_close(link, server->node);
         free(link);
     }
+    while (server->early) {
+        struct flow_early *early = server->early;
+        server->early = early->next;
+        free(early->in);
+        free(early);
+    }
     close(server->poll);
     close(server->wake);
+    close(server->term);
     close(server->listener);
     flow_node_destroy(server->node);
     free(server->out);
@@ -471,10 +522,21 @@ static void server_free(struct flow_server *server)
     free(server->member);
     free(server->gone);
     free(server->handed);
-    free(server->early);
     free(server->tally);
     free(server->files);
     free(server);
+}
+
+/* SIGTERM is read as a message; no thread of the process gets it otherwise. */
+static int term_open(struct flow_server *server)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    errno = pthread_sigmask(SIG_BLOCK, &set, NULL);
+    server->term =
+        errno == 0 ? signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK) : -1;
+    return server->term;
 }
 
 static int server_create(const struct poise_flow_job *job,
@@ -489,6 +551,8 @@ static int server_create(const struct poise_flow_job *job,
         (struct flow_net){net_fetch, net_send,     net_put,   net_seek,
                           net_copy,  net_computed, net_notify};
     server->map.fd = server->poll = server->wake = server->listener = -1;
+    server->term = -1;
+    server->early_end = &server->early;
     server->map.peer = FLOW_NOBODY;
     server->out = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(void *));
     server->ports = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint16_t));
@@ -496,12 +560,11 @@ static int server_create(const struct poise_flow_job *job,
     server->member = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->gone = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
-    server->early = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint64_t));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->tally);
     server->files = poise_alloc(job->file_count, sizeof *server->files);
     int code = server->out && server->ports && server->alive &&
                        server->member && server->gone && server->handed &&
-                       server->early && server->tally && server->files
+                       server->tally && server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {
@@ -514,7 +577,9 @@ static int server_create(const struct poise_flow_job *job,
         server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         struct epoll_event wake = {EPOLLIN, {.ptr = &server->wake}};
         struct epoll_event comes = {EPOLLIN, {.ptr = &server->listener}};
-        if (server->poll < 0 || server->wake < 0 ||
+        struct epoll_event term = {EPOLLIN, {.ptr = &server->term}};
+        if (server->poll < 0 || server->wake < 0 || term_open(server) < 0 ||
+            epoll_ctl(server->poll, EPOLL_CTL_ADD, server->term, &term) < 0 ||
             epoll_ctl(server->poll, EPOLL_CTL_ADD, server->wake, &wake) < 0 ||
             epoll_ctl(server->poll, EPOLL_CTL_ADD, server->listener, &comes) <
                 0) {

@@ -6,10 +6,19 @@
 
 #include <stdatomic.h>
 
+/** A message of an epoch that this node has not heard of yet. */
+struct flow_early {
+    struct flow_early *next;
+    struct flow_head head;
+    uint16_t from;
+    struct flow_made *in; /**< owned */
+};
+
 struct flow_server {
     struct flow_net net; /**< first */
     struct flow_node *node;
     int poll, wake, listener;
+    int term; /**< a descriptor that SIGTERM makes readable */
     uint16_t port;
     uint64_t secret;
     uint64_t turn; /**< of the map that it knows */
@@ -33,17 +42,22 @@ struct flow_server {
     bool *gone;     /**< [POISE_FLOW_NODES_MOST] Nodes declared dead. */
     unsigned count; /**< nodes that there ever were */
     struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by the other */
-    struct flow_file_report *files; /**< [file_count] */
-    uint64_t probe;                 /**< the map's newest */
-    uint64_t copies_sent, copies_kept;
+    struct flow_file_report *files;    /**< [file_count] */
+    uint64_t probe;                    /**< the map's newest */
+    uint64_t copies_sent, copies_kept; /**< since the last epoch began */
+    uint16_t keepers[FLOW_COPIES];
+    unsigned keeper_count;
+    uint32_t keepers_turn; /**< counts changes of them */
+    /** What was said between nodes, as much work as so many bytes are, and how
+     * much of that about copies. */
+    uint64_t said, said_of_copies;
     uint64_t epoch;
-    bool *handed;    /**< [POISE_FLOW_NODES_MOST]: not awaited */
-    uint64_t *early; /**< [POISE_FLOW_NODES_MOST]: the newest epoch that a
-                        node was done with before this one heard of it */
-    bool inherits;   /**< waits until all handed over what they keep */
+    bool *handed; /**< [POISE_FLOW_NODES_MOST]: not awaited */
+    struct flow_early *early, **early_end;
     bool woken;      /**< the wake descriptor is written */
     atomic_bool due; /**< a report is */
     bool failed;     /**< the map was informed */
+    bool leaves;     /**< SIGTERM came, and the map knows */
     bool ended;
     uint64_t reported_ns;
 };
@@ -69,13 +83,19 @@ int flow_server_reseek(struct flow_server *server, uint16_t peer);
  * over what falls to this one (recover.c). The lock is held. */
 int flow_server_epoch(struct flow_server *server, const struct flow_head *head);
 /** Somebody handed over all that it kept. */
-int flow_server_handed(struct flow_server *server, uint16_t from,
-                       uint64_t epoch);
+int flow_server_handed(struct flow_server *server, uint16_t from);
+/** The map wants a line after version `line`. */
+int flow_server_line(struct flow_server *server, int64_t line);
+/** Whether this node has done its part of it. */
+bool flow_server_line_is_complete(const struct flow_server *server);
+/** Handle what was put off until this epoch. */
+int flow_server_early(struct flow_server *server);
+/** Count a message between nodes. */
+void flow_server_count(struct flow_server *server,
+                       const struct flow_head *head);
 /** A newcomer. The lock is held. */
 int flow_server_join(struct flow_server *server, const struct flow_head *head);
 /** Know of a node, by the port that it listens on. */
 int flow_server_member(struct flow_server *server, unsigned id, uint16_t port);
-/** The node that keeps copies for this one; FLOW_NOBODY if it is alone. */
-uint16_t flow_server_buddy(const struct flow_server *server);
 
 #endif

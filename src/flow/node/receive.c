@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- from other nodes --------------------------------------------------- */
 
@@ -85,13 +86,13 @@ static int receive_from_node(struct flow_server *server, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
     struct flow_key key;
-    server->tally[link->peer].received++;
     if (head->kind == FLOW_COPIED) {
-        server->copies_kept += link->peer == flow_server_buddy(server);
+        server->copies_kept++;
+        server->due = server->due || flow_server_line_is_complete(server);
         return 0;
     }
     if (head->kind == FLOW_HANDED) {
-        return flow_server_handed(server, link->peer, head->extra);
+        return flow_server_handed(server, link->peer);
     }
     if (!head_key(server, head, &key)) {
         return poise_error_set(EPROTO, "serve node", NULL,
@@ -110,6 +111,59 @@ static int receive_from_node(struct flow_server *server, struct flow_link *link)
         return poise_error_set(EPROTO, "serve node", NULL,
                                "it sent a message of kind %u", head->kind);
     }
+}
+
+/* How many epochs a message is ahead of this node; negative: behind it. */
+static int epochs_ahead(const struct flow_server *server,
+                        const struct flow_head *head)
+{
+    return (int16_t)(uint16_t)(head->epoch - (uint16_t)server->epoch);
+}
+
+/* Put it off until its epoch. */
+static int receive_early(struct flow_server *server, struct flow_link *link)
+{
+    struct flow_early *early = poise_alloc(1, sizeof *early);
+    if (!early) {
+        return -ENOMEM;
+    }
+    *early = (struct flow_early){NULL, link->head, link->peer, link->in};
+    link->in = NULL;
+    *server->early_end = early;
+    server->early_end = &early->next;
+    return 0;
+}
+
+/* A node that was declared dead may still send, and nodes may say what has been
+ * forgotten since. What they computed is right; else they are not heard. */
+static int receive_in_epoch(struct flow_server *server, struct flow_link *link)
+{
+    int ahead = epochs_ahead(server, &link->head);
+    if (link->head.kind != FLOW_BLOCK &&
+        (ahead < 0 || !server->alive[link->peer])) {
+        return 0;
+    }
+    return ahead > 0 ? receive_early(server, link)
+                     : receive_from_node(server, link);
+}
+
+int flow_server_early(struct flow_server *server)
+{
+    struct flow_early *early = server->early, *next;
+    int code = 0;
+    server->early = NULL;
+    server->early_end = &server->early;
+    for (; early; early = next) {
+        struct flow_link link = {.fd = -1,
+                                 .peer = early->from,
+                                 .head = early->head,
+                                 .in = early->in};
+        next = early->next;
+        code = code == 0 ? receive_in_epoch(server, &link) : code;
+        free(link.in);
+        free(early);
+    }
+    return code;
 }
 
 /* ---- from the map ------------------------------------------------------- */
@@ -152,8 +206,8 @@ static int receive_start(struct flow_server *server, struct flow_link *link)
         }
     }
     server->epoch = link->head.extra;
-    server->node->line = link->head.version;
-    return code;
+    server->node->line = server->node->base = link->head.version;
+    return code == 0 ? flow_server_early(server) : code;
 }
 
 static int receive_plan(struct flow_server *server, struct flow_link *link)
@@ -188,6 +242,7 @@ static int receive_state(struct flow_server *server,
     server->probe = head->extra;
     if (line > node->line) {
         node->line = line;
+        node->next_line = node->next_line > line ? node->next_line : -1;
         flow_block_sweep(node);
     }
     return 0;
@@ -238,6 +293,8 @@ static bool map_makes_sense(const struct flow_server *server,
         }
         return true;
     case FLOW_EPOCH:
+        return head->place < POISE_FLOW_NODES_MOST && head->version >= -1 &&
+               head->version < INT64_MAX;
     case FLOW_JOIN:
         return head->place < POISE_FLOW_NODES_MOST;
     default:
@@ -262,6 +319,8 @@ static int receive_from_map(struct flow_server *server, struct flow_link *link)
         return flow_server_join(server, &link->head);
     case FLOW_EPOCH:
         return flow_server_epoch(server, &link->head);
+    case FLOW_LINE:
+        return flow_server_line(server, link->head.version);
     case FLOW_RESULT_KEPT:
         receive_kept(server, link->head.place);
         return 0;
@@ -291,12 +350,9 @@ int flow_server_receive(struct flow_server *server, struct flow_link *link)
         /* A newcomer may be here before the map's word of it. */
         return flow_server_member(server, link->peer, (uint16_t)head->extra);
     }
-    /* A node that was declared dead may still send. What it computed is right;
-     * but an answer to it would go nowhere. */
-    if (!server->alive[link->peer] && head->kind != FLOW_BLOCK) {
-        return 0;
-    }
-    return receive_from_node(server, link);
+    server->tally[link->peer].received++;
+    flow_server_count(server, head);
+    return receive_in_epoch(server, link);
 }
 
 /* ---- to the map --------------------------------------------------------- */
@@ -356,28 +412,37 @@ static int report_failure(struct flow_server *server)
     return flow_server_send(server, FLOW_NOBODY, item);
 }
 
+/* What copies cost of the time of this thread, which sends and receives all. */
+static uint64_t copies_ns(const struct flow_server *server)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    double ns = (double)used.tv_sec * 1e9 + (double)used.tv_nsec;
+    return server->said > 0 ? (uint64_t)(ns * (double)server->said_of_copies /
+                                         (double)server->said)
+                            : 0;
+}
+
 static void fill_report(struct flow_server *server, struct flow_report *out)
 {
     struct flow_node *node = server->node;
-    *out = (struct flow_report){.oldest = node->oldest_running,
-                                .done = !server->inherits &&
-                                        flow_node_is_done(node),
-                                .epoch = server->epoch,
-                                .probe = server->probe,
-                                .known_line = node->line,
-                                .stats = node->stats};
+    *out = (struct flow_report){
+        .oldest = node->oldest_running,
+        .done = !node->inherits && flow_node_is_done(node),
+        .epoch = server->epoch,
+        .probe = server->probe,
+        .line = flow_server_line_is_complete(server) ? node->next_line : -1,
+        .missed = node->missed,
+        .forgot = node->forgot,
+        .known_line = node->line,
+        .copy_ns = copies_ns(server),
+        .stats = node->stats};
     if (node->ready.count > 0 &&
         node->ready.items[0]->address.version < out->oldest) {
         out->oldest = node->ready.items[0]->address.version;
     }
-    out->line = INT64_MAX;
     for (uint32_t f = 0; f < node->job->file_count; f++) {
-        struct flow_file_report *file = &server->files[f];
-        file->low = flow_file_low(node, f);
-        out->line = file->low < out->line ? file->low : out->line;
-    }
-    if (server->copies_kept < server->copies_sent || server->inherits) {
-        out->line = -1;
+        server->files[f].low = flow_file_low(node, f);
     }
     out->stuck = flow_node_is_stuck(node, &out->waits);
 }

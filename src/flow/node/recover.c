@@ -1,19 +1,28 @@
 /*
- * What a node does when another one is declared dead.
+ * What a node does when another one is declared dead, and before it, so that
+ * little is lost.
  *
- * The map numbers deaths (epochs) and sends them to all in one order; from that
- * alone each node computes which places fall to whom, so all agree without
- * another message. A node that kept copies for the dead one sends them to the
- * new owners and then FLOW_HANDED, with the epoch, to every member: on the same
- * connection, which keeps that order. A new owner begins when every member
- * handed over (node->inherits is false again), so no copy of what it takes over
- * comes too late to be found. If another node dies meanwhile, a new epoch
- * begins, and with it the waiting; a FLOW_HANDED of an epoch that this node has
- * not heard of yet is remembered (`early`).
+ * Every now and then the map asks for a line (map/line.c): up to that version
+ * all is to be done, and of that, what later versions need is to be with its
+ * owner and with FLOW_COPIES more nodes, its keepers. When all nodes have said
+ * so the line is complete, and what was kept for the one before is freed.
  *
- * New owners begin after the last version that is complete everywhere (the
- * line). What they then need of blocks that were freed long ago is computed
- * again by its owners, from what is kept since the line.
+ * The map numbers deaths (epochs) and sends them to all in one order, with the
+ * line to go back to; from that alone each node computes which places fall to
+ * whom, so all agree without another message. All of them forget what is after
+ * the line, and compute it again: with the same counts of uses as the first
+ * time, so that it is freed as it is used and fits into the same memory; and
+ * what is lost is bounded by what was done since the line. A node that kept
+ * copies for the dead one sends them to the new owners and then FLOW_HANDED to
+ * every member: on the same connection, which keeps that order. A node begins
+ * again when every member handed over (node->inherits is false again), so no
+ * copy of what it takes over comes too late to be found. If another node dies
+ * meanwhile, a new epoch begins, and with it the waiting.
+ *
+ * Each message between nodes has its sender's epoch. One of an epoch that this
+ * node has not heard of yet is put off until it has (`early`). Of an older one
+ * only blocks count, which are right at all times; what others asked for, or
+ * wanted to have kept, they ask for again.
  */
 #include "process.h"
 
@@ -21,69 +30,63 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint16_t flow_server_buddy(const struct flow_server *server)
+/* ---- lines -------------------------------------------------------------- */
+
+int flow_server_line(struct flow_server *server, int64_t line)
 {
-    for (unsigned i = 1; i < server->count; i++) {
-        unsigned n = (server->node->id + i) % server->count;
-        if (server->member[n]) {
-            return (uint16_t)n;
+    uint16_t keepers[FLOW_COPIES];
+    unsigned count = flow_partition_keepers(server->member, server->count,
+                                            server->node->id, keepers);
+    if (count != server->keeper_count ||
+        memcmp(keepers, server->keepers, count * sizeof *keepers) != 0) {
+        memcpy(server->keepers, keepers, count * sizeof *keepers);
+        server->keeper_count = count;
+        server->keepers_turn++;
+    }
+    int code = flow_node_line(server->node, line);
+    server->due = server->due || server->node->missed == line ||
+                  flow_node_line_is_done(server->node);
+    return code;
+}
+
+bool flow_server_line_is_complete(const struct flow_server *server)
+{
+    return !server->node->inherits &&
+           server->copies_kept == server->copies_sent &&
+           flow_node_line_is_done(server->node);
+}
+
+/* ---- what the dead node leaves ------------------------------------------- */
+
+/* Its blocks of which this node keeps copies. They remain orphans as long as
+ * they are kept: if another node dies before their new owner got them, he does
+ * not hear what was sent in the epoch before. */
+static void mark_orphans(struct flow_node *node, uint16_t dead)
+{
+    for (uint64_t i = 0; i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; b; b = b->next) {
+            b->orphaned |= flow_owner(node, &b->key) == dead;
         }
     }
-    return FLOW_NOBODY;
 }
 
-/* ---- what the dead node leaves ----------------------------------------------
- */
-
-/* It is not waited for any more; what was to go there need not. */
-static void forget_reader(struct flow_block *block, uint16_t dead)
-{
-    for (uint32_t r = 0; r < block->reader_count; r++) {
-        if (block->readers[r].node == dead) {
-            block->unsent -= !block->readers[r].sent;
-            block->readers[r] = block->readers[--block->reader_count];
-            return;
-        }
-    }
-}
-
-/* Copies that were kept for it go to the new owners; own blocks that it kept
- * go to another node. */
-static int forward_copy(struct flow_server *server, struct flow_block *block,
-                        uint16_t dead_buddy)
-{
-    struct flow_node *node = server->node;
-    uint16_t owner = flow_owner(node, &block->key);
-    bool kept =
-        block->made && block->keep_to >= 0 && block->keep_to >= node->line;
-    if (!kept) {
-        return 0;
-    }
-    if (owner == node->id) {
-        return block->role != FLOW_FOREIGN && dead_buddy != FLOW_NOBODY
-                   ? server->net.copy(&server->net, block)
-                   : 0;
-    }
-    if (owner == FLOW_NOBODY) {
-        return 0;
-    }
-    struct flow_item *item = flow_server_item(FLOW_PUT, block);
-    if (item) {
-        item->head.extra = (uint64_t)block->keep_to + 1;
-    }
-    return flow_server_send(server, owner, item);
-}
-
-static int sweep_blocks(struct flow_server *server, uint16_t dead,
-                        uint16_t dead_buddy)
+/* They go to their new owners. */
+static int send_orphans(struct flow_server *server)
 {
     struct flow_node *node = server->node;
     int code = 0;
     for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
         for (struct flow_block *b = node->table[i]; code == 0 && b;
              b = b->next) {
-            forget_reader(b, dead);
-            code = forward_copy(server, b, dead_buddy);
+            uint16_t owner = flow_owner(node, &b->key);
+            if (!b->orphaned || owner == node->id || owner == FLOW_NOBODY) {
+                continue;
+            }
+            struct flow_item *item = flow_server_item(FLOW_PUT, b);
+            if (item) {
+                item->head.extra = (uint64_t)b->keep_to + 1;
+            }
+            code = flow_server_send(server, owner, item);
         }
     }
     return code;
@@ -94,12 +97,8 @@ static int send_handed(struct flow_server *server)
     int code = 0;
     for (unsigned n = 0; code == 0 && n < server->count; n++) {
         if (server->member[n] && n != server->node->id) {
-            struct flow_item *item = flow_item_create(FLOW_HANDED, NULL, 0);
-            if (!item) {
-                return -ENOMEM;
-            }
-            item->head.extra = server->epoch;
-            code = flow_server_send(server, (uint16_t)n, item);
+            code = flow_server_send(server, (uint16_t)n,
+                                    flow_item_create(FLOW_HANDED, NULL, 0));
         }
     }
     return code;
@@ -117,9 +116,11 @@ static bool all_handed(const struct flow_server *server)
     return true;
 }
 
-static int inherit(struct flow_server *server)
+static int inherit_if_all_handed(struct flow_server *server)
 {
-    server->inherits = false;
+    if (!server->node->inherits || !all_handed(server)) {
+        return 0;
+    }
     int code = flow_node_inherit(server->node);
     if (code == 0) {
         code = flow_server_reseek(server, FLOW_NOBODY);
@@ -129,25 +130,16 @@ static int inherit(struct flow_server *server)
     return code;
 }
 
-int flow_server_handed(struct flow_server *server, uint16_t from,
-                       uint64_t epoch)
+int flow_server_handed(struct flow_server *server, uint16_t from)
 {
-    if (epoch > server->epoch) {
-        /* It heard of a death before this node did. */
-        server->early[from] = epoch;
-        return 0;
-    }
-    if (epoch == server->epoch) {
-        server->handed[from] = true;
-    }
-    return server->inherits && all_handed(server) ? inherit(server) : 0;
+    server->handed[from] = true;
+    return inherit_if_all_handed(server);
 }
 
 int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
 {
     struct flow_node *node = server->node;
     uint16_t dead = (uint16_t)head->place;
-    uint16_t buddy = flow_server_buddy(server);
     if (head->extra <= server->epoch) {
         return 0; /* another map says so once more */
     }
@@ -158,14 +150,12 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
     server->alive[dead] = server->member[dead] = false;
     server->gone[dead] = true;
     server->epoch = head->extra;
-    server->inherits = true;
-    node->inherits = true;
-    if (head->version > node->line) {
-        node->line = head->version;
-    }
+    server->copies_sent = server->copies_kept = 0;
     if (server->out[dead]) {
         flow_link_close(server->out[dead], node);
     }
+    flow_node_rollback(node, head->version);
+    mark_orphans(node, dead);
     for (uint32_t f = 0; f < node->job->file_count; f++) {
         uint64_t places = flow_shape_places(flow_file(node, f));
         for (uint32_t s = 0; s < node->files[f].count; s++) {
@@ -173,42 +163,19 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
                                    dead, server->member, server->count);
         }
     }
-    if (buddy == dead) {
-        server->copies_sent = server->copies_kept = 0;
-    }
-    int code = sweep_blocks(server, dead, buddy == dead ? dead : FLOW_NOBODY);
+    int code = send_orphans(server);
     if (code == 0) {
         code = send_handed(server);
     }
-    for (unsigned n = 0; n < server->count; n++) {
-        server->handed[n] = server->early[n] >= server->epoch;
-    }
-    return code == 0 && all_handed(server) ? inherit(server) : code;
+    memset(server->handed, 0, server->count * sizeof *server->handed);
+    code = code == 0 ? flow_server_early(server) : code;
+    return code == 0 ? inherit_if_all_handed(server) : code;
 }
 
 /* ---- newcomers ---------------------------------------------------------- */
 
-/* Another node keeps copies for this one from now on. */
-static int copy_again(struct flow_server *server)
-{
-    struct flow_node *node = server->node;
-    int code = 0;
-    server->copies_sent = server->copies_kept = 0;
-    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; code == 0 && b;
-             b = b->next) {
-            if (b->role != FLOW_FOREIGN && b->made && b->copied &&
-                b->keep_to >= node->line) {
-                code = server->net.copy(&server->net, b);
-            }
-        }
-    }
-    return code;
-}
-
 int flow_server_join(struct flow_server *server, const struct flow_head *head)
 {
-    uint16_t buddy = flow_server_buddy(server);
     if (server->member[head->place] || server->gone[head->place]) {
         return 0; /* another map says so once more */
     }
@@ -220,5 +187,5 @@ int flow_server_join(struct flow_server *server, const struct flow_head *head)
     server->member[head->place] = true;
     /* It has no part in an epoch that began before it came. */
     server->handed[head->place] = true;
-    return flow_server_buddy(server) == buddy ? 0 : copy_again(server);
+    return 0;
 }

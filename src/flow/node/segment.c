@@ -98,6 +98,11 @@ int flow_node_advance(struct flow_node *node)
             code = segment_advance(node, &files->segments[s]);
         }
     }
+    if (node->next_line >= 0 && !node->line_told &&
+        flow_node_line_is_done(node)) {
+        node->line_told = true;
+        node->net->notify(node->net);
+    }
     return code == 0 ? flow_block_resolve(node) : code;
 }
 
@@ -177,7 +182,7 @@ int flow_segment_open(struct flow_node *node, struct flow_segment *segment)
     bool iterated = node->job->app.iterate != NULL;
     int64_t step = iterated ? node->window : 1;
     int code = 0;
-    while (code == 0 && segment->open_to < segment->to &&
+    while (code == 0 && !node->inherits && segment->open_to < segment->to &&
            segment->open_to < segment->low + node->window) {
         int64_t to = segment->to - segment->open_to > step
                          ? segment->open_to + step
@@ -225,6 +230,8 @@ static int segment_order(struct flow_node *node, struct flow_segment *segment)
     uint64_t places = flow_shape_places(flow_file(node, segment->file));
     uint64_t front = 0, back = 0;
     uint64_t *inner = poise_alloc(places, sizeof *inner);
+    free(segment->mine);
+    free(segment->is_mine);
     segment->mine = poise_alloc(places, sizeof *segment->mine);
     segment->is_mine = poise_alloc(places, sizeof *segment->is_mine);
     int code = inner && segment->mine && segment->is_mine ? 0 : -ENOMEM;
@@ -294,6 +301,7 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     struct flow_segment *segment;
     in->low = in->from;
     in->open_to = in->from;
+    in->mine = NULL;
     in->is_mine = NULL;
     in->rows = poise_alloc((size_t)(in->to - in->from), sizeof *in->rows);
     int code = in->rows ? segment_insert(node, in, &segment) : -ENOMEM;
@@ -314,65 +322,74 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     return code == 0 ? flow_node_settle(node) : code;
 }
 
-/* ---- inheriting --------------------------------------------------------- */
+/* ---- lines, and going back to them --------------------------------------- */
 
-/* Versions from `from` on that are done by the old places are so no more. */
-static int rows_reopen(struct flow_node *node, struct flow_segment *segment,
-                       int64_t from, uint64_t more)
+bool flow_node_line_is_done(const struct flow_node *node)
 {
-    uint64_t places = flow_shape_places(flow_file(node, segment->file));
-    for (int64_t v = from; v < segment->to; v++) {
-        struct flow_row **row = &segment->rows[v - segment->from];
-        if (v < segment->low) {
-            *row = poise_alloc(1, sizeof **row + (places + 63) / 64 *
-                                                     sizeof((*row)->bits[0]));
-            if (!*row) {
-                return -ENOMEM;
-            }
-            for (uint64_t i = 0; i < segment->mine_count; i++) {
-                uint64_t place = segment->mine[i];
-                (*row)->bits[place / 64] |= UINT64_C(1) << place % 64;
-            }
-        }
-        if (*row) {
-            (*row)->left += more;
+    for (uint32_t f = 0; f < node->job->file_count; f++) {
+        if (flow_file_low(node, f) <= node->next_line) {
+            return false;
         }
     }
-    segment->low = from < segment->low ? from : segment->low;
-    return 0;
+    return node->next_line >= 0;
 }
 
-static int segment_inherit(struct flow_node *node, struct flow_segment *segment)
+int flow_node_line(struct flow_node *node, int64_t line)
 {
-    uint64_t places = flow_shape_places(flow_file(node, segment->file));
-    int64_t from = node->line + 1;
-    uint64_t more = 0;
-    from = from < segment->from ? segment->from : from;
-    from = from > segment->to ? segment->to : from;
-    for (uint64_t p = 0; p < places; p++) {
-        more += segment->owner[p] == node->id && !segment->is_mine[p];
+    int code = 0;
+    node->line_told = false;
+    node->next_line = line;
+    if (node->forgot > line) {
+        node->missed = line;
+        node->next_line = -1;
+        return 0;
     }
-    int code = more > 0 ? rows_reopen(node, segment, from, more) : 0;
-    for (uint64_t p = 0; code == 0 && more > 0 && p < places; p++) {
-        if (segment->owner[p] == node->id && !segment->is_mine[p]) {
-            segment->is_mine[p] = true;
-            segment->mine[segment->mine_count++] = p;
+    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
+        for (struct flow_block *b = node->table[i]; code == 0 && b;
+             b = b->next) {
+            code = b->made ? flow_block_keep(node, b) : 0;
         }
     }
     return code;
 }
 
-/* The tasks of versions that were opened before there were the new places. */
-static int segment_reopen(struct flow_node *node, struct flow_segment *segment)
+/* What of a segment was done after the line is not any more; nor is it known
+ * whose it is. */
+static void segment_rollback(struct flow_node *node,
+                             struct flow_segment *segment, int64_t line)
 {
-    int code = 0;
-    for (int64_t v = segment->low; code == 0 && v < segment->open_to; v++) {
-        for (uint64_t i = 0; code == 0 && i < segment->mine_count; i++) {
-            struct flow_key key = {segment->file, v, segment->mine[i]};
-            code = open_one(node, &key, i);
+    uint64_t places = flow_shape_places(flow_file(node, segment->file));
+    int64_t low = line < segment->from ? segment->from
+                  : line < segment->to ? line + 1
+                                       : segment->to;
+    for (int64_t v = segment->from; v < segment->to; v++) {
+        struct flow_row **row = &segment->rows[v - segment->from];
+        uint64_t left = v < segment->low ? 0
+                        : *row           ? (*row)->left
+                                         : segment->mine_count;
+        node->stats.redone += v >= low ? segment->mine_count - left : 0;
+        free(*row);
+        *row = NULL;
+    }
+    segment->low = segment->open_to = low;
+    segment->mine_count = 0;
+    memset(segment->is_mine, 0, places * sizeof *segment->is_mine);
+}
+
+void flow_node_rollback(struct flow_node *node, int64_t line)
+{
+    node->inherits = true;
+    node->advance = false;
+    node->line = node->base = node->forgot = line;
+    node->next_line = node->missed = -1;
+    node->oldest = -1; /* until the map says what it is now */
+    flow_task_rollback(node);
+    flow_block_rollback(node, line);
+    for (uint32_t f = 0; f < node->job->file_count; f++) {
+        for (uint32_t s = 0; s < node->files[f].count; s++) {
+            segment_rollback(node, &node->files[f].segments[s], line);
         }
     }
-    return code == 0 ? flow_segment_open(node, segment) : code;
 }
 
 int flow_node_inherit(struct flow_node *node)
@@ -382,16 +399,16 @@ int flow_node_inherit(struct flow_node *node)
     for (uint32_t f = 0; f < node->job->file_count; f++) {
         struct flow_files *files = &node->files[f];
         for (uint32_t s = 0; code == 0 && s < files->count; s++) {
-            code = segment_inherit(node, &files->segments[s]);
+            code = segment_order(node, &files->segments[s]);
         }
     }
-    if (code == 0) {
-        code = flow_block_adopt(node, NULL);
-    }
+    code = code == 0 ? flow_block_adopt(node, NULL) : code;
     for (uint32_t f = 0; f < node->job->file_count; f++) {
         struct flow_files *files = &node->files[f];
         for (uint32_t s = 0; code == 0 && s < files->count; s++) {
-            code = segment_reopen(node, &files->segments[s]);
+            struct flow_segment *segment = &files->segments[s];
+            code = segment->mine_count > 0 ? flow_segment_open(node, segment)
+                                           : segment_advance(node, segment);
         }
     }
     return code;

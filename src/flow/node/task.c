@@ -166,6 +166,21 @@ int flow_task_met(struct poise_flow_task *task)
 
 /* ---- their life --------------------------------------------------------- */
 
+static void unlist(struct poise_flow_task *task)
+{
+    struct flow_node *node = task->node;
+    if (!task->open_at) {
+        return;
+    }
+    *task->open_at = task->next_open;
+    if (task->next_open) {
+        task->next_open->open_at = task->open_at;
+    } else {
+        node->open_end = task->open_at;
+    }
+    task->open_at = NULL;
+}
+
 int flow_task_open(struct flow_node *node, struct flow_block *block,
                    uint32_t preference)
 {
@@ -192,6 +207,9 @@ int flow_task_open(struct flow_node *node, struct flow_block *block,
     flow_shape_address(flow_file(node, block->key.file), &block->key,
                        &task->address);
     block->task = task;
+    task->open_at = node->open_end;
+    *node->open_end = task;
+    node->open_end = &task->next_open;
     return task_ask(task);
 }
 
@@ -228,6 +246,7 @@ void flow_task_free(struct poise_flow_task *task)
 {
     flow_task_tidy(task);
     edges_drop(task, false);
+    unlist(task);
     task->next = task->node->unused;
     task->node->unused = task;
 }
@@ -251,9 +270,43 @@ void flow_task_drop(struct poise_flow_task *task)
     edges_drop(task, false);
     if (task->state == FLOW_READY) {
         task->state = FLOW_DROPPED;
+        unlist(task);
     } else {
         flow_task_free(task);
     }
+}
+
+void flow_task_rollback(struct flow_node *node)
+{
+    struct poise_flow_task *next;
+    for (size_t i = 0; i < node->ready.count; i++) {
+        if (node->ready.items[i]->state == FLOW_DROPPED) {
+            flow_task_free(node->ready.items[i]);
+        }
+    }
+    node->ready.count = 0;
+    for (struct poise_flow_task *task = node->open; task; task = next) {
+        struct flow_block *block = task->block;
+        next = task->next_open;
+        if (task->state == FLOW_RUNNING) {
+            task->abandoned = true;
+            continue;
+        }
+        block->task = NULL;
+        flow_task_free(task);
+        flow_block_release(node, block);
+    }
+}
+
+/* It ran while all went back to a line. */
+static int task_forget(struct poise_flow_task *task)
+{
+    struct flow_block *block = task->block;
+    struct flow_node *node = task->node;
+    block->task = NULL;
+    flow_task_free(task);
+    flow_block_release(node, block);
+    return 0;
 }
 
 /* It read blocks that were not there: they are dependencies now. */
@@ -282,6 +335,9 @@ int flow_task_end(struct poise_flow_task *task, int code)
 {
     struct flow_node *node = task->node;
     struct flow_block *block = task->block;
+    if (task->abandoned) {
+        return task_forget(task);
+    }
     if (code == -EAGAIN && task->more.count > 0) {
         return task_again(task);
     }
@@ -306,6 +362,7 @@ int flow_task_end(struct poise_flow_task *task, int code)
     }
     node->stats.blocks++;
     node->stats.redone += task->redo;
+    node->stats.unforeseen += task->redo;
     block->task = NULL;
     edges_drop(task, !task->redo);
     flow_task_free(task);

@@ -1,0 +1,199 @@
+/*
+ * Lines: versions to which all can go back when nodes die.
+ *
+ * The map asks for one line at a time, after a version that no node has reached
+ * yet, so that none has freed what the line needs (it guesses that version from
+ * how fast they were; one that was too fast says so, and the map guesses
+ * farther). When all members said that their part is done, and copies of it are
+ * with their keepers, the line is complete, and the ones before it are of no
+ * use any more.
+ *
+ * How often: what a line costs, C, is measured, as processor time that nodes
+ * spent on copies. If nodes die once in M on the average, the time between
+ * lines that loses least, by copying and by computing again, is sqrt(2 C M)
+ * (Young 1974; Daly, A higher order estimate of the optimum checkpoint
+ * interval, 2006, whose further terms matter only where C is not far below M).
+ * Nobody knows M; a job that has run for a time t, with d deaths, is taken for
+ * one in which t / (d + 1) passes between them: a short one has little to lose,
+ * and is protected as if it were to die soon. But copies take at most COST_MOST
+ * of the time.
+ */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/** The share of the time that copies may take. */
+#define COST_MOST 0.03
+/** Lines are no closer than nodes report; what they report is as old. */
+#define CLOSEST_NS 10e6
+/** How far ahead of the fastest node: first, and at most. */
+#define LEAD_NS 4e6
+#define LEAD_MOST_NS 1e9
+
+static unsigned member_count(const struct map *map)
+{
+    unsigned count = 0;
+    for (unsigned n = 0; n < map->count; n++) {
+        count += map->nodes[n].alive;
+    }
+    return count;
+}
+
+static bool all_heard(const struct map *map)
+{
+    for (unsigned n = 0; n < map->count; n++) {
+        if (map->nodes[n].alive && map->nodes[n].report.epoch != map->epoch) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One that got SIGTERM, and was not told yet that it may go: NULL if none. */
+static struct map_node *leaver(struct map *map)
+{
+    for (unsigned n = 0; n < map->count; n++) {
+        if (map->nodes[n].alive && map->nodes[n].leaves) {
+            return &map->nodes[n];
+        }
+    }
+    return NULL;
+}
+
+double map_line_interval_ns(double cost_ns, double lived_ns, unsigned deaths)
+{
+    double best = sqrt(2 * cost_ns * lived_ns / (deaths + 1));
+    double least = cost_ns / COST_MOST;
+    best = best > least ? best : least;
+    return best > CLOSEST_NS ? best : CLOSEST_NS;
+}
+
+static bool is_due(struct map *map)
+{
+    unsigned fixed = map->options->replicate;
+    double now = (double)poise_clock_ns();
+    if (leaver(map)) {
+        return true;
+    }
+    if (fixed > 0) {
+        return fixed != POISE_FLOW_REPLICATE_NEVER;
+    }
+    return now - (double)map->line_ns >=
+           map_line_interval_ns(map->line_cost_ns,
+                                now - (double)map->started_ns, map->deaths);
+}
+
+/* A version that no node is beyond when it hears of it. */
+static int64_t line_ahead(const struct map *map)
+{
+    double now = (double)poise_clock_ns(), farthest = 0;
+    for (unsigned n = 0; n < map->count; n++) {
+        const struct map_node *node = &map->nodes[n];
+        double age = now - (double)node->reported_ns;
+        double at = (double)node->report.forgot +
+                    node->speed * (age + map->line_lead_ns);
+        farthest = node->alive && at > farthest ? at : farthest;
+    }
+    int64_t window = map->options->window ? map->options->window : 4;
+    int64_t period = map->options->replicate, line;
+    line = farthest < 1e18 ? (int64_t)farthest + window + 1 : INT64_MAX / 2;
+    return period > 0 && map->options->replicate != POISE_FLOW_REPLICATE_NEVER
+               ? (line + period - 1) / period * period
+               : line;
+}
+
+static int line_ask(struct map *map)
+{
+    int64_t end = 0;
+    struct flow_head head = {.version = line_ahead(map)};
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        int64_t to = map->job->files[f].shape.versions.to;
+        end = to > end ? to : end;
+    }
+    if (head.version >= end - 1) {
+        return 0; /* nothing comes after it */
+    }
+    map->next_line = head.version;
+    memset(map->next_members, 0, sizeof map->next_members);
+    for (unsigned n = 0; n < map->count; n++) {
+        map->next_members[n] = map->nodes[n].alive;
+        map->nodes[n].lines += map->nodes[n].alive && map->nodes[n].leaves;
+    }
+    return map_broadcast(map, FLOW_LINE, &head, NULL, 0);
+}
+
+/* The share of what it cost that is new counts as much as all before. */
+static void measure(struct map *map)
+{
+    double most = 0;
+    for (unsigned n = 0; n < map->count; n++) {
+        struct map_node *node = &map->nodes[n];
+        double cost = (double)node->report.copy_ns - (double)node->copied_ns;
+        node->copied_ns = node->report.copy_ns;
+        most = node->alive && cost > most ? cost : most;
+    }
+    map->line_cost_ns =
+        map->line_cost_ns > 0 ? (map->line_cost_ns + most) / 2 : most;
+}
+
+static int line_complete(struct map *map)
+{
+    struct flow_head head = {.version = map->next_line};
+    measure(map);
+    map->line = map->next_line;
+    map->next_line = -1;
+    map->lines++;
+    map->line_ns = poise_clock_ns();
+    map->line_lead_ns = fmax(map->line_lead_ns * 3 / 4, LEAD_NS);
+    memcpy(map->line_members, map->next_members, sizeof map->line_members);
+    int code = map_log_add(map, FLOW_LINE, &head, map->line_members,
+                           sizeof map->line_members);
+    struct map_node *leaving = leaver(map);
+    if (code < 0 || !leaving || leaving->lines == 0) {
+        return code;
+    }
+    return map_declare_dead(map, leaving, "left");
+}
+
+int map_line(struct map *map)
+{
+    bool complete = true;
+    if (member_count(map) < 2 || !all_heard(map)) {
+        return 0;
+    }
+    if (map->next_line < 0) {
+        return is_due(map) ? line_ask(map) : 0;
+    }
+    for (unsigned n = 0; n < map->count; n++) {
+        const struct map_node *node = &map->nodes[n];
+        if (node->alive && node->report.missed == map->next_line) {
+            map->line_lead_ns =
+                fmin(fmax(map->line_lead_ns, LEAD_NS) * 2, LEAD_MOST_NS);
+            map->next_line = -1;
+            return line_ask(map);
+        }
+        complete &= !node->alive || node->report.line == map->next_line;
+    }
+    return complete ? line_complete(map) : 0;
+}
+
+int64_t map_line_left(const struct map *map)
+{
+    for (unsigned d = 0; d < map->count; d++) {
+        uint16_t keepers[FLOW_COPIES];
+        bool kept = false;
+        if (!map->line_members[d] || map->nodes[d].alive) {
+            continue;
+        }
+        unsigned count = flow_partition_keepers(
+            map->line_members, POISE_FLOW_NODES_MOST, d, keepers);
+        for (unsigned i = 0; i < count; i++) {
+            kept |= map->nodes[keepers[i]].alive;
+        }
+        if (!kept) {
+            return -1;
+        }
+    }
+    return map->line;
+}

@@ -151,6 +151,99 @@ static void test_heap(void **state)
     }
 }
 
+/* ---- the life of blocks ------------------------------------------------- */
+
+/* Whether a change is among those that internal.h lists. */
+static bool may_become(enum flow_block_state from, enum flow_block_state to)
+{
+    switch (from) {
+    case FLOW_UNSOUGHT:
+        return to == FLOW_SOUGHT || to == FLOW_OPEN || to == FLOW_HERE;
+    case FLOW_SOUGHT:
+        return to != FLOW_SOUGHT;
+    case FLOW_REQUESTED:
+        return to == FLOW_SOUGHT || to == FLOW_OPEN || to == FLOW_HERE;
+    case FLOW_OPEN:
+        return to == FLOW_HERE;
+    default:
+        return false;
+    }
+}
+
+/* Every sequence of changes of two blocks, tried and refused ones: what is on
+ * the list of those that are looked for are those in that state, each once. */
+static void test_block_states(void **state)
+{
+    (void)state;
+    enum { STEPS = 5, CHOICES = 2 * FLOW_BLOCK_STATES };
+    struct flow_node node = {0};
+    unsigned long all = 1;
+    for (int i = 0; i < STEPS; i++) {
+        all *= CHOICES;
+    }
+    for (unsigned long walk = 0; walk < all; walk++) {
+        struct flow_block blocks[2] = {0};
+        unsigned long rest = walk;
+        node.seeking = NULL;
+        for (int i = 0; i < STEPS; i++, rest /= CHOICES) {
+            struct flow_block *block = &blocks[rest % CHOICES % 2];
+            enum flow_block_state from = block->state;
+            enum flow_block_state to =
+                (enum flow_block_state)(rest % CHOICES / 2);
+            bool may = may_become(from, to);
+            int code = flow_block_become(&node, block, to);
+            assert_int_equal(code, may ? 0 : -EPROTO);
+            assert_int_equal(block->state, may ? to : from);
+            unsigned listed = 0;
+            for (struct flow_block **at = &node.seeking; *at;
+                 at = &(*at)->next_seeking) {
+                assert_ptr_equal((*at)->seeking_at, at);
+                assert_int_equal((*at)->state, FLOW_SOUGHT);
+                listed++;
+            }
+            assert_int_equal(listed, (blocks[0].state == FLOW_SOUGHT) +
+                                         (blocks[1].state == FLOW_SOUGHT));
+        }
+    }
+}
+
+/* Memory that is used again is aligned, holds what is asked for, and is nobody
+ * else's. */
+static void test_spare_memory(void **state)
+{
+    (void)state;
+    enum { HELD = 40 };
+    struct flow_processor processor = {0};
+    struct flow_made *held[HELD] = {NULL};
+    struct poise_rng rng;
+    poise_rng_seed(&rng, 5);
+    for (unsigned turn = 0; turn < 4000; turn++) {
+        unsigned i = (unsigned)poise_rng_below(&rng, HELD);
+        if (held[i]) {
+            const unsigned char *data = flow_made_data(held[i]);
+            for (size_t b = 0; b < held[i]->len; b++) {
+                assert_int_equal(data[b], i);
+            }
+            held[i]->next = NULL;
+            flow_processor_reuse(&processor, held[i]);
+        }
+        size_t len = poise_rng_below(&rng, 10) ? poise_rng_below(&rng, 200)
+                                               : poise_rng_below(&rng, 9000);
+        held[i] = flow_processor_make(&processor, len);
+        assert_non_null(held[i]);
+        assert_int_equal(held[i]->len, len);
+        assert_true(held[i]->cap >= len);
+        assert_int_equal((uintptr_t)flow_made_data(held[i]) % 64, 0);
+        memset(flow_made_data(held[i]), (int)i, len);
+    }
+    for (unsigned i = 0; i < HELD; i++) {
+        flow_trash_free(held[i]);
+    }
+    for (unsigned i = 0; i < FLOW_SPARE_SIZES; i++) {
+        flow_trash_free(processor.spare[i]);
+    }
+}
+
 /* ---- runs --------------------------------------------------------------- */
 
 static const struct {
@@ -658,6 +751,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keepers),
+        cmocka_unit_test(test_block_states),
+        cmocka_unit_test(test_spare_memory),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_bisection),

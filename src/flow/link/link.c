@@ -34,7 +34,7 @@ struct flow_made *flow_made_create(size_t len)
         return NULL;
     }
     made->next = NULL;
-    made->len = len;
+    made->len = made->cap = len;
     return made;
 }
 

@@ -11,6 +11,7 @@
 struct flow_made {
     struct flow_made *next;
     size_t len;
+    size_t cap; /**< bytes that there are: `len`, or more */
 };
 #define FLOW_MADE_BYTES 64
 struct flow_made *flow_made_create(size_t len);

@@ -61,7 +61,13 @@ struct flow_block *flow_block_get(struct flow_node *node,
     if (node->block_count > node->table_mask && table_grow(node) < 0) {
         return NULL;
     }
-    block = poise_alloc(1, sizeof *block);
+    block = node->unused_blocks;
+    if (block) {
+        node->unused_blocks = block->next;
+        memset(block, 0, sizeof *block);
+    } else {
+        block = poise_alloc(1, sizeof *block);
+    }
     if (!block) {
         return NULL;
     }
@@ -75,11 +81,15 @@ struct flow_block *flow_block_get(struct flow_node *node,
     return block;
 }
 
-static void block_free(struct flow_block *block)
+static void block_free(struct flow_node *node, struct flow_block *block)
 {
-    free(block->made);
+    if (block->made) {
+        block->made->next = node->trash;
+        node->trash = block->made;
+    }
     free(block->readers);
-    free(block);
+    block->next = node->unused_blocks;
+    node->unused_blocks = block;
 }
 
 void flow_block_release(struct flow_node *node, struct flow_block *block)
@@ -114,7 +124,7 @@ void flow_block_release(struct flow_node *node, struct flow_block *block)
             pthread_cond_broadcast(&node->work);
         }
     }
-    block_free(block);
+    block_free(node, block);
 }
 
 void flow_block_clear(struct flow_node *node)
@@ -130,9 +140,15 @@ void flow_block_clear(struct flow_node *node)
                 }
                 free(block->task);
             }
-            block_free(block);
+            block_free(node, block);
         }
     }
+    while (node->unused_blocks) {
+        struct flow_block *block = node->unused_blocks;
+        node->unused_blocks = block->next;
+        free(block);
+    }
+    flow_trash_free(flow_node_trash(node));
     free(node->table);
     node->table = NULL;
     node->block_count = 0;
@@ -508,7 +524,6 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
         return write_again(node, block, made);
     }
     block->made = made;
-    block->came_ns = poise_clock_ns();
     block->role = done ? FLOW_OWN_AGAIN : mine ? FLOW_OWN : FLOW_FOREIGN;
     node->bytes += made->len;
     if (node->bytes > node->stats.peak_bytes) {

@@ -50,7 +50,9 @@ static int compare(const struct poise_flow_task *task,
 int flow_check_compute(struct poise_flow_task *task)
 {
     const struct poise_flow_app *app = &task->node->job->app;
-    struct flow_write *first = task->written;
+    bool alone = task->written == &task->one;
+    struct flow_write one = task->one;
+    struct flow_write *first = alone ? &one : task->written;
     uint32_t count = task->written_count;
     if (!is_chosen(task)) {
         return 0;
@@ -66,7 +68,9 @@ int flow_check_compute(struct poise_flow_task *task)
     for (uint32_t i = 0; i < count; i++) {
         free(first[i].made);
     }
-    free(first);
+    if (!alone) {
+        free(first);
+    }
     return code;
 }
 

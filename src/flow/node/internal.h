@@ -14,8 +14,12 @@
 #include "flow/node/node.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define FLOW_FEW 6
+/** Sizes of blocks whose memory is used again: 16 bytes, 32, ..., 4 KiB; beyond
+ * that the work of a block is far above that of an allocation. */
+#define FLOW_SPARE_SIZES 9
 
 /* ---- blocks (block.c) --------------------------------------------------- */
 
@@ -81,7 +85,6 @@ struct flow_block {
                           all */
     uint32_t copied; /**< the keepers that have copies, as flow_net counts
                           them; 0: none */
-    uint64_t came_ns;
     enum flow_block_state state;
     enum flow_block_role role;
     enum flow_block_result result;
@@ -115,9 +118,18 @@ struct flow_write {
     struct flow_made *made;
 };
 
+/** What one thread that computes has for itself. */
+struct flow_processor {
+    struct flow_node *node;
+    /** Memory of small blocks that were freed, by size, for the next ones. */
+    struct flow_made *spare[FLOW_SPARE_SIZES];
+    unsigned spares[FLOW_SPARE_SIZES];
+};
+
 struct poise_flow_task {
     struct flow_node *node;
-    struct flow_block *block; /**< to be written */
+    struct flow_processor *processor; /**< that runs it; NULL: none */
+    struct flow_block *block;         /**< to be written */
     struct poise_flow_address address;
     uint32_t preference; /**< of one version lower goes first */
     enum flow_state state;
@@ -133,7 +145,8 @@ struct poise_flow_task {
 
     /* One call of compute. */
     struct flow_made *made;     /**< not written yet, owned */
-    struct flow_write *written; /**< [written_count], owned */
+    struct flow_write *written; /**< [written_count], &one or owned */
+    struct flow_write one;
     uint32_t written_count, written_cap;
     struct flow_block **views; /**< [view_count] referenced, owned */
     uint32_t view_count, view_cap;
@@ -191,6 +204,9 @@ struct flow_node {
     struct flow_block **table; /**< [table_mask + 1], owned */
     uint64_t table_mask, block_count;
     struct poise_flow_task *unused;
+    struct flow_block *unused_blocks; /**< linked by next */
+    struct flow_made *trash; /**< memory of freed blocks: whoever gives up the
+                                  lock next frees it */
     struct poise_flow_task *open, **open_end; /**< all tasks, in the order in
                                                    which they were made */
     struct flow_heap ready;
@@ -213,8 +229,15 @@ struct flow_node {
                             are done; -1: there was none */
     unsigned running;  /**< tasks being computed */
     unsigned idle;     /**< processors that wait */
-    bool advance;      /**< some version was completed */
-    bool inherits;     /**< not all own places are taken over */
+    unsigned threads;  /**< processors */
+    uint64_t now_ns;   /**< when who has the lock looked at the clock */
+    uint64_t task_ns;  /**< how long a task takes, a moving mean */
+    bool settles; /**< who has the lock will look for ready tasks: nobody is
+                       woken for them yet */
+    bool aside;   /**< tasks write more than their own blocks */
+    atomic_size_t ready_hint; /**< ready.count, for who has not the lock */
+    bool advance;             /**< some version was completed */
+    bool inherits;            /**< not all own places are taken over */
     bool stop;
     struct flow_failure failure;
     struct poise_flow_node_stats stats;
@@ -227,6 +250,16 @@ int flow_node_create(const struct poise_flow_job *job,
 void flow_node_destroy(struct flow_node *node);
 /** Take over a segment (also on failure); opens what can be opened. */
 int flow_node_segment(struct flow_node *node, struct flow_segment *segment);
+/** Memory for a block of `len` bytes, of what a processor has (NULL: anew). */
+struct flow_made *flow_processor_make(struct flow_processor *processor,
+                                      size_t len);
+/** Keep for it what it can use again of the memory of freed blocks, and free
+ * the rest. Takes over `trash`. */
+void flow_processor_reuse(struct flow_processor *processor,
+                          struct flow_made *trash);
+/** Take the memory of freed blocks; free it without the lock. */
+struct flow_made *flow_node_trash(struct flow_node *node);
+void flow_trash_free(struct flow_made *trash);
 /** A processor: computes until the node stops. Takes the lock. */
 void flow_node_work(struct flow_node *node);
 /** End with the current error. Returns code. */

@@ -1,7 +1,5 @@
-/* Nodes: their life, their processors, and what is settled after each step. */
+/* Nodes: their life, and what is settled after each step. */
 #include "internal.h"
-
-#include <poise/trace.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,13 +15,19 @@ int flow_node_create(const struct poise_flow_job *job,
     if (!node) {
         return -ENOMEM;
     }
-    pthread_mutex_init(&node->lock, NULL);
+    pthread_mutexattr_t spins;
+    pthread_mutexattr_init(&spins);
+    pthread_mutexattr_settype(&spins, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&node->lock, &spins);
+    pthread_mutexattr_destroy(&spins);
     pthread_cond_init(&node->work, NULL);
     pthread_cond_init(&node->event, NULL);
     node->job = job;
     node->options = options;
     node->id = id;
     node->window = options->window ? options->window : 4;
+    node->threads = options->threads ? options->threads : 1;
+    node->now_ns = poise_clock_ns();
     node->asker = (struct poise_flow_task){.node = node, .state = FLOW_ASKING};
     node->asker.edges = node->asker.few;
     node->oldest = INT64_MAX;
@@ -169,121 +173,4 @@ int flow_node_settle(struct flow_node *node)
                              : seek_one(node, node->seeking);
     }
     return code;
-}
-
-/* ---- processors --------------------------------------------------------- */
-
-/* Whether a task may run although memory is short: only the oldest versions
- * may, which nobody else has to wait for. */
-static bool has_room(const struct flow_node *node,
-                     const struct poise_flow_task *task)
-{
-    uint64_t most = node->options->memory_bytes;
-    int64_t version = task->address.version;
-    if (most == 0 || node->bytes <= most) {
-        return true;
-    }
-    return version <= node->oldest && version <= node->oldest_running;
-}
-
-static struct poise_flow_task *task_next(struct flow_node *node)
-{
-    while (node->ready.count > 0) {
-        struct poise_flow_task *task = node->ready.items[0];
-        if (task->state == FLOW_DROPPED) {
-            flow_task_free(flow_heap_pop(&node->ready));
-            continue;
-        }
-        return has_room(node, task) ? flow_heap_pop(&node->ready) : NULL;
-    }
-    return NULL;
-}
-
-/* A block of a version as one number: 20 bits of each of its indices. */
-static uint64_t block_number(const struct poise_flow_address *address)
-{
-    uint64_t number = 0;
-    for (int i = 0; i < POISE_FLOW_DIMS_MOST; i++) {
-        number = number << 20 | ((uint64_t)address->index[i] & 0xfffff);
-    }
-    return number;
-}
-
-/* One task, from ready to done. */
-static int task_run(struct flow_node *node, struct poise_flow_task *task)
-{
-    const struct poise_flow_app *app = &node->job->app;
-    const struct poise_flow_chunk *shape = flow_file(node, task->address.file);
-    task->state = FLOW_RUNNING;
-    node->running++;
-    if (task->address.version < node->oldest_running) {
-        node->oldest_running = task->address.version;
-    }
-    pthread_mutex_unlock(&node->lock);
-
-    struct poise_trace_ring *ring = poise_trace_ring();
-    uint64_t ticks = poise_trace_ticks(ring), began = poise_clock_ns();
-    poise_error_clear();
-    int code = app->compute(task, &task->address, shape, app->arg);
-    uint64_t took = poise_clock_ns() - began;
-    poise_trace_put(ring, POISE_TRACE_BLOCK, (uint64_t)task->address.version,
-                    ticks, poise_trace_ticks(ring),
-                    block_number(&task->address), (uint64_t)-code);
-    if (code == 0 && node->options->check > 0) {
-        code = flow_check_compute(task);
-    }
-
-    pthread_mutex_lock(&node->lock);
-    node->stats.compute_ns += took;
-    if (--node->running == 0) {
-        node->oldest_running = INT64_MAX;
-    }
-    if (code == 0 && node->options->check > 0) {
-        code = flow_check_lists(node, task);
-    }
-    if (node->net && code == 0 && !task->abandoned) {
-        node->net->computed(node->net, &task->block->key, took);
-    }
-    code = flow_task_end(task, code);
-    if (code < 0) {
-        flow_task_tidy(task);
-    }
-    return code == 0 ? flow_node_settle(node) : code;
-}
-
-/* Nothing can be done now. */
-static int task_wait(struct flow_node *node)
-{
-    struct poise_flow_address stuck;
-    bool throttled = node->ready.count > 0;
-    if (!node->net && !flow_node_is_done(node) &&
-        flow_node_is_stuck(node, &stuck)) {
-        return flow_explain(node->job, node, &stuck);
-    }
-    uint64_t began = poise_clock_ns();
-    node->idle++;
-    if (node->net && node->running == 0) {
-        node->net->notify(node->net);
-    }
-    pthread_cond_wait(&node->work, &node->lock);
-    node->idle--;
-    uint64_t waited = poise_clock_ns() - began;
-    node->stats.wait_ns += waited;
-    node->stats.throttled_ns += throttled ? waited : 0;
-    return 0;
-}
-
-void flow_node_work(struct flow_node *node)
-{
-    pthread_mutex_lock(&node->lock);
-    while (!node->stop) {
-        struct poise_flow_task *task = task_next(node);
-        int code = task ? task_run(node, task) : task_wait(node);
-        if (code < 0) {
-            flow_node_fail(node, code);
-        } else if (task && node->idle > 0 && node->ready.count > 0) {
-            pthread_cond_signal(&node->work); /* there may be room now */
-        }
-    }
-    pthread_mutex_unlock(&node->lock);
 }

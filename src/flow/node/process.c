@@ -306,6 +306,7 @@ static int link_read(struct flow_server *server, struct flow_link *link)
             link_broke(server, link);
             code = 0;
         } else {
+            server->node->now_ns = poise_clock_ns();
             code = flow_server_receive(server, link);
             code = code == 0 ? flow_node_settle(server->node) : code;
         }
@@ -477,7 +478,9 @@ static void serve(struct flow_server *server)
             flow_node_fail(server->node, code);
             flow_server_report(server);
         }
+        struct flow_made *trash = flow_node_trash(server->node);
         pthread_mutex_unlock(&server->node->lock);
+        flow_trash_free(trash);
         if (flush_all(server) < 0) {
             break; /* not even memory to say so: the map sees the end */
         }

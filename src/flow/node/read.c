@@ -36,7 +36,7 @@ uint64_t poise_flow_ready_ns(const struct poise_flow_task *task)
 
 void *poise_flow_make(struct poise_flow_task *task, size_t len)
 {
-    struct flow_made *made = flow_made_create(len);
+    struct flow_made *made = flow_processor_make(task->processor, len);
     if (!made) {
         return NULL;
     }
@@ -47,12 +47,20 @@ void *poise_flow_make(struct poise_flow_task *task, size_t len)
 
 static int room_for_write(struct poise_flow_task *task)
 {
+    if (!task->written) {
+        task->written = &task->one;
+        task->written_cap = 1;
+    }
     if (task->written_count == task->written_cap) {
-        uint32_t cap = task->written_cap ? 2 * task->written_cap : 1;
+        uint32_t cap = 2 * task->written_cap;
+        bool first = task->written == &task->one;
         struct flow_write *written =
-            poise_realloc(task->written, cap, sizeof *written);
+            poise_realloc(first ? NULL : task->written, cap, sizeof *written);
         if (!written) {
             return -ENOMEM;
+        }
+        if (first) {
+            *written = task->one;
         }
         task->written = written;
         task->written_cap = cap;

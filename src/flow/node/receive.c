@@ -233,7 +233,7 @@ static int receive_state(struct flow_server *server,
                          const struct flow_head *head)
 {
     struct flow_node *node = server->node;
-    int64_t line = (int64_t)head->place - 1;
+    int64_t line = (int64_t)(head->place - 1);
     if (head->version > node->oldest) {
         pthread_cond_broadcast(&node->work);
     }

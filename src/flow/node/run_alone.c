@@ -26,6 +26,7 @@ static int segments_alone(struct flow_node *node, uint32_t file)
     }
     for (; taken < count && code == 0; taken++) {
         memset(segments[taken].owner, 0, places * sizeof(uint16_t));
+        node->now_ns = poise_clock_ns();
         code = flow_node_segment(node, &segments[taken]);
     }
     for (; taken < count; taken++) {

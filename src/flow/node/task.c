@@ -122,11 +122,14 @@ static int task_ready(struct poise_flow_task *task)
 {
     struct flow_node *node = task->node;
     task->state = FLOW_READY;
-    task->ready_ns = poise_clock_ns();
-    if (node->idle > 0) {
+    task->ready_ns = node->now_ns;
+    if (node->idle > 0 && !node->settles) {
         pthread_cond_signal(&node->work);
     }
-    return flow_heap_push(&node->ready, task);
+    int code = flow_heap_push(&node->ready, task);
+    atomic_store_explicit(&node->ready_hint, node->ready.count,
+                          memory_order_relaxed);
+    return code;
 }
 
 /* Ask for its dependencies until something is missing or all is there. */
@@ -233,7 +236,9 @@ void flow_task_tidy(struct poise_flow_task *task)
         }
     }
     task->view_count = 0;
-    free(task->written);
+    if (task->written != &task->one) {
+        free(task->written);
+    }
     free(task->views);
     free(task->more.items);
     task->written = NULL;
@@ -285,6 +290,7 @@ void flow_task_rollback(struct flow_node *node)
         }
     }
     node->ready.count = 0;
+    atomic_store_explicit(&node->ready_hint, 0, memory_order_relaxed);
     for (struct poise_flow_task *task = node->open; task; task = next) {
         struct flow_block *block = task->block;
         next = task->next_open;

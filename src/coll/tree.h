@@ -40,6 +40,10 @@ POISE_API int poise_coll_tree_make(const struct poise_world *world,
  */
 POISE_API int poise_coll_tree_read(struct poise_world *world, const char *path,
                                    struct poise_coll_tree **out);
+/** A tree in which rank r joins parents[r]; -1: it is a root. Local. Owned by
+ * the caller. -EINVAL: a circle, no root, an unknown rank. */
+POISE_API int poise_coll_tree_of_parents(const int *parents, int size,
+                                         struct poise_coll_tree **out);
 /** As a tree file. */
 POISE_API int poise_coll_tree_write(const struct poise_coll_tree *tree,
                                     struct poise_buf *out);

@@ -339,6 +339,14 @@ POISE_API int poise_world_trace_begin(struct poise_world *world,
  */
 POISE_API int poise_world_trace_compare(struct poise_world *world,
                                         uint64_t calls, uint64_t *next);
+/**
+ * What rank 0's CLOCK_MONOTONIC is more than this host's, from ten messages
+ * there and back for each clock that is not rank 0's; no rounds: they came to
+ * nothing. Collective.
+ */
+struct poise_trace_offset;
+POISE_API int poise_world_compare_clocks(struct poise_world *world,
+                                         struct poise_trace_offset *out);
 /** Compare clocks again and end the session that this world began, if it did.
  * Collective. poise_world_destroy does so where poise_world_create began it. */
 POISE_API int poise_world_trace_end(struct poise_world *world);

@@ -151,31 +151,30 @@ static int share_clocks(struct poise_world *world, struct clock_id *clocks)
     return poise_world_agree(world, code);
 }
 
-/* What `world->trace` is to know, from what was measured for the lowest rank
- * with the same clock. */
-static void note(struct poise_world *world, const struct clock_id *clocks,
-                 const struct poise_trace_offset *offsets)
+/* What was measured for the lowest rank with the same clock as mine. */
+static struct poise_trace_offset
+offset_of(const struct poise_world *world, const struct clock_id *clocks,
+          const struct poise_trace_offset *offsets)
 {
     int leader = 0;
     while (!is_same(&clocks[leader], &clocks[world->rank])) {
         leader++;
     }
-    struct poise_trace_offset mine = offsets[leader];
     if (leader == 0) {
-        mine =
-            (struct poise_trace_offset){.at_ns = poise_clock_ns(), .rounds = 1};
+        return (struct poise_trace_offset){.at_ns = poise_clock_ns(),
+                                           .rounds = 1};
     }
-    if (mine.rounds > 0) {
-        poise_trace_offset_add(world->trace, &mine);
-    }
+    return offsets[leader];
 }
 
-static int compare_clocks(struct poise_world *world)
+int poise_world_compare_clocks(struct poise_world *world,
+                               struct poise_trace_offset *out)
 {
     size_t size = (size_t)world->size;
     struct clock_id *clocks = poise_alloc(size, sizeof *clocks);
     struct poise_trace_offset *offsets = poise_alloc(size, sizeof *offsets);
     struct poise_buf flat = {0};
+    *out = (struct poise_trace_offset){0};
     int code = poise_world_agree(world, clocks && offsets ? 0 : -ENOMEM);
     if (code == 0) {
         code = share_clocks(world, clocks);
@@ -206,12 +205,22 @@ static int compare_clocks(struct poise_world *world)
     }
     if (code == 0 && flat.len == size * sizeof *offsets) {
         memcpy(offsets, flat.data, flat.len);
-        note(world, clocks, offsets);
+        *out = offset_of(world, clocks, offsets);
     }
 free_clocks:
     poise_buf_free(&flat);
     free(offsets);
     free(clocks);
+    return code;
+}
+
+static int compare_clocks(struct poise_world *world)
+{
+    struct poise_trace_offset mine;
+    int code = poise_world_compare_clocks(world, &mine);
+    if (code == 0 && mine.rounds > 0) {
+        poise_trace_offset_add(world->trace, &mine);
+    }
     return code;
 }
 

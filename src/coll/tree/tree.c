@@ -86,6 +86,30 @@ int coll_tree_check(const struct poise_coll_tree *tree, const char *name,
     return code;
 }
 
+int poise_coll_tree_of_parents(const int *parents, int size,
+                               struct poise_coll_tree **out)
+{
+    struct poise_coll_tree *tree = coll_tree_alloc(size);
+    int code = tree ? 0 : -ENOMEM;
+    for (int rank = 0; rank < size && code == 0; rank++) {
+        tree->parent[rank] = parents[rank] < 0 ? -1 : parents[rank];
+        if (parents[rank] >= size) {
+            code = poise_error_set(EINVAL, "make a tree", NULL,
+                                   "rank %d joins rank %d of %d", rank,
+                                   parents[rank], size);
+        }
+    }
+    if (code == 0) {
+        code = coll_tree_check(tree, NULL, NULL);
+    }
+    if (code < 0) {
+        poise_coll_tree_free(tree);
+        return code;
+    }
+    *out = tree;
+    return 0;
+}
+
 int poise_coll_tree_write(const struct poise_coll_tree *tree,
                           struct poise_buf *out)
 {

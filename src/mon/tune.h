@@ -1,0 +1,167 @@
+/*
+ * poise/tune.h - find the tree that fits, while it is used.
+ *
+ * A tuner is given the calls of an operation as a monitor puts them together
+ * (<poise/monitor.h>), over one tree at a time, and says which tree to use
+ * next, and why. It knows no communication: whoever makes the calls swaps the
+ * trees (poise_coll_propose). There are three ways to choose (thesis, figure
+ * 10): a static rule, measurements of given trees, and an analysis of where the
+ * time goes.
+ *
+ * The analysis learns from each hop's times what a message costs: the way from
+ * one host to another, and how long a host is busy with each message. From that
+ * follows what calls over any tree would take, and which path is the slowest.
+ * The part of the tree that lies on it is changed, calls over the new tree are
+ * measured, and so on until nothing is to be gained. Then the tuner watches,
+ * and begins again when calls come to take longer, or less.
+ *
+ * All functions are local; a tuner is used by one thread at a time.
+ *
+ * Source: thesis 7.1, 3 and 4 (hot spots, moving partial reductions, levels),
+ * 2.2.1.2 (what to do about arrival, load and network), figure 10.
+ */
+#ifndef POISE_TUNE_H
+#define POISE_TUNE_H
+
+#include <poise/monitor.h>
+#include <poise/tree.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct poise_tuner;
+
+enum poise_tune_method {
+    POISE_TUNE_ANALYSE, /**< change the part that holds calls up */
+    POISE_TUNE_MEASURE, /**< use each of `trees` once, then the fastest */
+    POISE_TUNE_RULE     /**< flat for long messages, else binary: of `trees`
+                           the one called so */
+};
+
+/** What most of a call's slowest path goes into. */
+enum poise_tune_cause {
+    POISE_TUNE_NONE,
+    POISE_TUNE_ARRIVAL,   /**< a rank comes later than the others by itself */
+    POISE_TUNE_NETWORK,   /**< ways between hosts */
+    POISE_TUNE_DEPARTURE, /**< messages that wait for others of their host */
+    POISE_TUNE_LOAD,      /**< a host that is slower with each message than
+                             hosts are on average */
+    POISE_TUNE_CAUSES
+};
+/** "arrival", "network", ... */
+POISE_API const char *poise_tune_cause_name(enum poise_tune_cause cause);
+
+/** A tree to begin with, to compare with, or to choose from. */
+struct poise_tune_tree {
+    const char *name;
+    struct poise_coll_tree *tree;
+    int shape; /**< alike: the same but for the root; less than their count */
+};
+
+struct poise_tune_options {
+    enum poise_tune_method method;
+    /** Where ranks are, [size]; borrowed until poise_tuner_create returns. */
+    const struct poise_placement *places;
+    /** What may be chosen; borrowed as long as the tuner. The analysis also
+     * makes trees of its own, and can do without. */
+    const struct poise_tune_tree *trees;
+    int tree_count;
+    size_t bytes;   /**< of a call, for the rule */
+    int trials_max; /**< trees that the analysis may use; 0: a fifth of `trees`,
+                       but 3 at least and 16 at most */
+    double worth;   /**< a gain of less counts as none, and after four such
+                       trials in a row the analysis ends; 0: 0.02 */
+    double change;  /**< of a settled call's time that is a change; 0: 0.2 */
+};
+
+/** A tuner of calls that go over `tree` (copied), of `size` ranks. */
+POISE_API int poise_tuner_create(const struct poise_coll_tree *tree, int size,
+                                 const struct poise_tune_options *options,
+                                 struct poise_tuner **out);
+POISE_API void poise_tuner_destroy(struct poise_tuner *tuner);
+
+/** Calls of a trial that the analysis looks at; of more the first. Odd, so that
+ * a median is one of them. Source: more than the some 10 that outliers of 1 in
+ * 5 leave room for. */
+#define POISE_TUNE_CALLS 33
+
+/** Add a call of the present tree: spans[rank], with hops, in order of their
+ * sequence. A call whose hops are missing, or are of another tree, is
+ * ignored. */
+POISE_API void poise_tuner_add(struct poise_tuner *tuner,
+                               const struct poise_monitor_span *spans);
+
+struct poise_tune_step {
+    bool is_new;      /**< use another tree from now on */
+    bool is_settled;  /**< nothing is to be gained at present */
+    bool has_changed; /**< calls take another time than they did: all begins
+                         anew */
+    /** Of the next calls, owned by the tuner until the next step. */
+    const struct poise_coll_tree *tree;
+    const char *reason; /**< one sentence, as long */
+    enum poise_tune_cause cause;
+    double call_ns;     /**< what a call took, with what is between two calls;
+                           0: no calls were added */
+    double expected_ns; /**< what it is expected to take next; 0: unknown */
+    int trials;         /**< trees that were measured since the beginning, or
+                           the last change */
+};
+/** End a trial: look at its calls and say what comes next. -ENOMEM. */
+POISE_API int poise_tuner_step(struct poise_tuner *tuner,
+                               struct poise_tune_step *out);
+/** The fastest tree so far, and what a call over it took; owned by the tuner
+ * until the next step. */
+POISE_API const struct poise_coll_tree *
+poise_tuner_best(const struct poise_tuner *tuner, double *call_ns);
+
+/**
+ * All trees to choose from: each generator of <poise/tree.h> and, of those,
+ * each with the lowest rank of every node in turn in the place of the first
+ * root; no tree twice. Owned by the caller: poise_tune_trees_free.
+ */
+POISE_API int poise_tune_trees_make(const struct poise_world *world,
+                                    struct poise_tune_tree **out, int *count);
+POISE_API void poise_tune_trees_free(struct poise_tune_tree *trees, int count);
+
+/* ---- calls to tune by -----------------------------------------------------
+ */
+
+/** Allreduces over a handle of its own, whose hops are recorded. */
+struct poise_tune_loop;
+
+/** A loop that begins with `tree`, NULL: as poise_coll_create, for messages of
+ * up to `bytes_max`. Records go into memory, or into the trace in force.
+ * Collective over the world, which must outlive it; agrees. */
+POISE_API int poise_tune_loop_create(struct poise_world *world,
+                                     const struct poise_coll_tree *tree,
+                                     size_t bytes_max,
+                                     struct poise_tune_loop **out);
+/** Collective. NULL is allowed. */
+POISE_API void poise_tune_loop_destroy(struct poise_tune_loop *loop);
+
+/** What calls went into, as a monitor blames them: sums over calls. */
+struct poise_tune_shares {
+    int calls;      /**< seen whole */
+    double call_ns; /**< a call of this rank, on average */
+    double arrival_ns, reduce_ns, broadcast_ns;
+};
+/**
+ * Make two calls of `bytes` that are not looked at, by which a new tree comes
+ * into use, then `calls` others, and gather their records to rank 0: into
+ * `tuner` there, which others pass as NULL. Collective; agrees.
+ */
+POISE_API int poise_tune_loop_trial(struct poise_tune_loop *loop, size_t bytes,
+                                    int calls, struct poise_tuner *tuner,
+                                    struct poise_tune_shares *out);
+/** Use `tree` from the next trial on. By rank 0. */
+POISE_API int poise_tune_loop_use(struct poise_tune_loop *loop,
+                                  const struct poise_coll_tree *tree);
+POISE_API const struct poise_coll_tree *
+poise_tune_loop_tree(const struct poise_tune_loop *loop);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,448 @@
+/*
+ * Wing mon, tuning of trees: clusters of which all is known (hops.h), the best
+ * of all generators' trees as the oracle; what holds calls up is named; changes
+ * are followed; calls that are no use are left out. And the loop of a real
+ * handle, over ranks of one process.
+ */
+#include "hops.h"
+
+#include <poise/trace.h>
+
+#include "../ranks.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define US 1e3
+
+/* ---- against all trees ----------------------------------------------------
+ */
+
+/* What measuring all trees finds, measured again. */
+static double best_of_all(struct hops *hops,
+                          const struct poise_tune_tree *trees, int count,
+                          double bytes)
+{
+    double least = INFINITY;
+    int best = 0;
+    for (int i = 0; i < count; i++) {
+        double ns = hops_time(hops, trees[i].tree, bytes, 8);
+        best = ns < least ? i : best;
+        least = fmin(ns, least);
+    }
+    return hops_time(hops, trees[best].tree, bytes, 40);
+}
+
+static void expect_good(int size, const char *topology, const char *shape,
+                        double wan_us, double bytes, double gain)
+{
+    struct hops *hops =
+        hops_make(size, topology, 60 * US, wan_us * US, 25 * US, 7);
+    struct poise_coll_tree *tree = hops_shape(size, topology, shape);
+    int count;
+    struct poise_tune_tree *trees = hops_trees(size, topology, &count);
+    double best = best_of_all(hops, trees, count, bytes);
+    struct hops_result result =
+        hops_tune(hops, tree, bytes, POISE_TUNE_ANALYSE, trees, count, false);
+    if (result.first_ns / result.last_ns < gain ||
+        result.last_ns > 1.03 * best || 5 * result.trials > count) {
+        fail_msg("%s on %s: %.0f, then %.0f, the best %.0f us, by %d of %d "
+                 "trees",
+                 shape, topology, result.first_ns / US, result.last_ns / US,
+                 best / US, result.trials, count);
+    }
+    poise_tune_trees_free(trees, count);
+    poise_coll_tree_free(tree);
+    hops_free(hops);
+}
+
+static void poor_trees_become_good_ones(void **state)
+{
+    (void)state;
+    expect_good(16, "1x4x1", "flat", 0, 8, 1.49);
+    expect_good(16, "1x4x1", "binary", 0, 256, 1.49);
+    expect_good(8, "1x8x1", "kary:1", 0, 8, 1.49);
+    expect_good(8, "1x8x1", "binary", 0, 16384, 1.2);
+    expect_good(8, "2x4x1", "flat", 5000, 8, 1.49);
+    expect_good(9, "3x3x1", "binary", 9000, 4096, 1.49);
+}
+
+static void good_trees_stay_good(void **state)
+{
+    (void)state;
+    expect_good(16, "1x4x1", "node:flat", 0, 8, 0.99);
+    expect_good(9, "3x3x1", "magpie:flat", 9000, 8, 0.99);
+}
+
+static void measuring_finds_the_best(void **state)
+{
+    (void)state;
+    struct hops *hops = hops_make(6, "1x6x1", 60 * US, 0, 25 * US, 3);
+    struct poise_coll_tree *tree = hops_shape(6, "1x6x1", "kary:1");
+    int count;
+    struct poise_tune_tree *trees = hops_trees(6, "1x6x1", &count);
+    double best = best_of_all(hops, trees, count, 8);
+    struct hops_result result =
+        hops_tune(hops, tree, 8, POISE_TUNE_MEASURE, trees, count, false);
+    assert_int_equal(result.trials, count + 1);
+    assert_true(result.last_ns < 1.001 * best);
+    /* The rule looks at the length only. */
+    double flat = 0, binary = 0;
+    for (int i = 0; i < count; i++) {
+        if (strcmp(trees[i].name, "flat") == 0) {
+            flat = hops_time(hops, trees[i].tree, 200000, 8);
+        } else if (strcmp(trees[i].name, "binary") == 0) {
+            binary = hops_time(hops, trees[i].tree, 8, 8);
+        }
+    }
+    result = hops_tune(hops, tree, 8, POISE_TUNE_RULE, trees, count, false);
+    assert_true(fabs(result.last_ns - binary) < 0.01 * binary);
+    result =
+        hops_tune(hops, tree, 200000, POISE_TUNE_RULE, trees, count, false);
+    assert_true(fabs(result.last_ns - flat) < 0.01 * flat);
+    poise_tune_trees_free(trees, count);
+    poise_coll_tree_free(tree);
+    hops_free(hops);
+}
+
+static void no_tree_is_there_twice(void **state)
+{
+    (void)state;
+    int count;
+    struct poise_tune_tree *trees = hops_trees(12, "2x3x1", &count);
+    assert_true(count > 40);
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < i; k++) {
+            bool same = true;
+            for (int rank = 0; rank < 12; rank++) {
+                same = same && poise_coll_tree_parent(trees[i].tree, rank) ==
+                                   poise_coll_tree_parent(trees[k].tree, rank);
+            }
+            if (same) {
+                fail_msg("%s is %s", trees[i].name, trees[k].name);
+            }
+        }
+    }
+    poise_tune_trees_free(trees, count);
+}
+
+/* ---- step by step ---------------------------------------------------------
+ */
+
+struct tuned {
+    struct hops *hops;
+    struct poise_tuner *tuner;
+    struct poise_tune_step step;
+    struct poise_monitor_span spans[64];
+};
+
+static void begin(struct tuned *tuned, struct hops *hops,
+                  const struct poise_coll_tree *tree)
+{
+    struct poise_tune_options options = {.places = hops->places};
+    *tuned = (struct tuned){.hops = hops, .step = {.tree = tree}};
+    assert_int_equal(
+        poise_tuner_create(tree, hops->size, &options, &tuned->tuner), 0);
+}
+
+static void trial(struct tuned *tuned, double bytes)
+{
+    for (int i = 0; i < 13; i++) {
+        hops_call(tuned->hops, tuned->step.tree, bytes, tuned->spans);
+        if (i >= 2) {
+            poise_tuner_add(tuned->tuner, tuned->spans);
+        }
+    }
+    assert_int_equal(poise_tuner_step(tuned->tuner, &tuned->step), 0);
+}
+
+static int root_of(const struct poise_coll_tree *tree)
+{
+    int rank = 0;
+    while (poise_coll_tree_parent(tree, rank) >= 0) {
+        rank++;
+    }
+    return rank;
+}
+
+/* The first step's cause over a tree of 8 hosts on one site, or two. */
+static void expect_cause(struct hops *hops, const char *topology,
+                         const char *shape, double bytes,
+                         enum poise_tune_cause cause, const char *word)
+{
+    struct poise_coll_tree *tree = hops_shape(hops->size, topology, shape);
+    struct tuned tuned;
+    begin(&tuned, hops, tree);
+    trial(&tuned, bytes);
+    if (tuned.step.cause != cause || !strstr(tuned.step.reason, word)) {
+        fail_msg("%s: %s", poise_tune_cause_name(tuned.step.cause),
+                 tuned.step.reason);
+    }
+    while (!tuned.step.is_settled) {
+        trial(&tuned, bytes);
+    }
+    if (cause == POISE_TUNE_LOAD) {
+        assert_true(poise_coll_tree_parent(tuned.step.tree, 0) >= 0);
+    }
+    poise_tuner_destroy(tuned.tuner);
+    poise_coll_tree_free(tree);
+    hops_free(hops);
+}
+
+static void what_holds_calls_up_is_named(void **state)
+{
+    (void)state;
+    struct hops *hops = hops_make(8, "1x8x1", 500 * US, 0, 5 * US, 1);
+    expect_cause(hops, "1x8x1", "kary:1", 8, POISE_TUNE_NETWORK, "rank");
+    hops = hops_make(8, "1x8x1", 5 * US, 0, 100 * US, 1);
+    expect_cause(hops, "1x8x1", "flat", 8, POISE_TUNE_DEPARTURE,
+                 "at the host of rank 0");
+    hops = hops_make(8, "1x8x1", 5 * US, 0, 20 * US, 1);
+    hops->cpu_ns[0] = 400 * US;
+    expect_cause(hops, "1x8x1", "kary:3", 8, POISE_TUNE_LOAD, "that of rank 0");
+    hops = hops_make(8, "1x8x1", 20 * US, 0, 5 * US, 1);
+    hops->late_ns[7] = 3000 * US;
+    expect_cause(hops, "1x8x1", "binary", 8, POISE_TUNE_ARRIVAL,
+                 "until rank 7 comes");
+    hops = hops_make(8, "2x4x1", 20 * US, 4000 * US, 5 * US, 1);
+    expect_cause(hops, "2x4x1", "binomial", 8, POISE_TUNE_NETWORK,
+                 "between hosts");
+}
+
+/* A rank that is late by itself comes to be near the root. */
+static void late_ranks_go_up(void **state)
+{
+    (void)state;
+    struct hops *hops = hops_make(8, "1x8x1", 300 * US, 0, 5 * US, 1);
+    struct poise_coll_tree *tree = hops_shape(8, "1x8x1", "kary:1");
+    struct tuned tuned;
+    hops->late_ns[7] = 2000 * US;
+    begin(&tuned, hops, tree);
+    do {
+        trial(&tuned, 8);
+    } while (!tuned.step.is_settled);
+    int depth = 0;
+    for (int at = 7; at >= 0;
+         at = poise_coll_tree_parent(tuned.step.tree, at)) {
+        depth++;
+    }
+    assert_true(depth <= 2);
+    poise_tuner_destroy(tuned.tuner);
+    poise_coll_tree_free(tree);
+    hops_free(hops);
+}
+
+static void changes_are_followed(void **state)
+{
+    (void)state;
+    struct hops *hops = hops_make(8, "1x8x1", 60 * US, 0, 25 * US, 5);
+    struct poise_coll_tree *tree = hops_shape(8, "1x8x1", "binary");
+    struct tuned tuned;
+    begin(&tuned, hops, tree);
+    do {
+        trial(&tuned, 8);
+    } while (!tuned.step.is_settled);
+    for (int i = 0; i < 5; i++) {
+        trial(&tuned, 8);
+        assert_true(tuned.step.is_settled && !tuned.step.has_changed);
+        assert_false(tuned.step.is_new);
+    }
+    /* The root's host gets a load: its messages take longer. */
+    int root = root_of(tuned.step.tree), trials = 0;
+    hops->cpu_ns[root] *= 20;
+    double before = hops_time(hops, tuned.step.tree, 8, 40);
+    bool has_changed = false;
+    do {
+        trial(&tuned, 8);
+        has_changed = has_changed || tuned.step.has_changed;
+        assert_true(++trials < 30);
+    } while (!has_changed || !tuned.step.is_settled);
+    /* It is nobody's way any more. */
+    for (int rank = 0; rank < 8; rank++) {
+        assert_int_not_equal(poise_coll_tree_parent(tuned.step.tree, rank),
+                             root);
+    }
+    double after = hops_time(hops, tuned.step.tree, 8, 40);
+    if (before < 1.49 * after) {
+        fail_msg("%.0f us with the load, then %.0f", before / US, after / US);
+    }
+    poise_tuner_destroy(tuned.tuner);
+    poise_coll_tree_free(tree);
+    hops_free(hops);
+}
+
+static void useless_calls_are_left_out(void **state)
+{
+    (void)state;
+    struct hops *hops = hops_make(4, "1x4x1", 60 * US, 0, 25 * US, 5);
+    struct poise_coll_tree *tree = hops_shape(4, "1x4x1", "flat");
+    struct poise_coll_tree *other = hops_shape(4, "1x4x1", "kary:1");
+    struct tuned tuned;
+    begin(&tuned, hops, tree);
+    assert_int_equal(poise_tuner_step(tuned.tuner, &tuned.step), 0);
+    assert_string_equal(tuned.step.reason, "no calls were seen");
+    assert_true(tuned.step.call_ns == 0 && !tuned.step.is_settled);
+    for (int i = 0; i < 9; i++) {
+        hops_call(hops, other, 8, tuned.spans);
+        poise_tuner_add(tuned.tuner, tuned.spans);
+        hops_call(hops, tree, 8, tuned.spans);
+        tuned.spans[2].has_hop = false;
+        poise_tuner_add(tuned.tuner, tuned.spans);
+    }
+    assert_int_equal(poise_tuner_step(tuned.tuner, &tuned.step), 0);
+    assert_string_equal(tuned.step.reason, "no calls were seen");
+    /* Every other call: no two follow each other. */
+    for (int i = 0; i < 9; i++) {
+        hops_call(hops, tree, 8, tuned.spans);
+        hops_call(hops, tree, 8, tuned.spans);
+        poise_tuner_add(tuned.tuner, tuned.spans);
+    }
+    assert_int_equal(poise_tuner_step(tuned.tuner, &tuned.step), 0);
+    assert_string_equal(tuned.step.reason, "no calls were seen");
+    /* Times that make no sense, as of clocks that were set, do no harm. */
+    for (int round = 0; round < 20 && !tuned.step.is_settled; round++) {
+        for (int i = 0; i < 2 * POISE_TUNE_CALLS; i++) {
+            hops_call(hops, tuned.step.tree, 8, tuned.spans);
+            tuned.spans[1].arrived_ns = (int64_t)poise_rng_next(&hops->rng) / 4;
+            tuned.spans[3].released_ns = -tuned.spans[3].released_ns;
+            poise_tuner_add(tuned.tuner, tuned.spans);
+        }
+        assert_int_equal(poise_tuner_step(tuned.tuner, &tuned.step), 0);
+    }
+    assert_true(tuned.step.is_settled);
+    poise_tuner_destroy(tuned.tuner);
+    poise_tuner_destroy(NULL);
+    poise_coll_tree_free(tree);
+    poise_coll_tree_free(other);
+    hops_free(hops);
+}
+
+static void wrong_use_is_refused(void **state)
+{
+    (void)state;
+    struct hops *hops = hops_make(4, "1x4x1", 60 * US, 0, 25 * US, 5);
+    struct poise_coll_tree *tree = hops_shape(4, "1x4x1", "flat"), *made;
+    struct poise_tune_options options = {.places = hops->places};
+    struct poise_tuner *tuner;
+    hops->places[2].node = 9;
+    assert_int_equal(poise_tuner_create(tree, 4, &options, &tuner), -EINVAL);
+    assert_non_null(strstr(poise_error_last()->why, "rank 2 has no place"));
+    assert_int_equal(
+        poise_coll_tree_of_parents((const int[]){-1, 0, 4}, 3, &made), -EINVAL);
+    assert_int_equal(
+        poise_coll_tree_of_parents((const int[]){1, 0, 0}, 3, &made), -EINVAL);
+    poise_coll_tree_free(tree);
+    hops_free(hops);
+}
+
+/* ---- real calls -----------------------------------------------------------
+ */
+
+enum { RANKS = 5, CALLS = 7 };
+
+/* What rank 0 saw. */
+struct seen {
+    int trials, calls;
+    double first_ns, last_ns, arrival_ns, all_ns;
+};
+
+static int tune_calls(struct poise_world *world, struct poise_tune_loop *loop,
+                      struct poise_tuner *tuner, struct seen *seen)
+{
+    uint64_t goes_on = 1;
+    int code = 0;
+    while (goes_on && code == 0) {
+        struct poise_tune_step step = {.is_settled = true};
+        struct poise_tune_shares shares;
+        code = poise_tune_loop_trial(loop, 8, CALLS, tuner, &shares);
+        if (tuner && code == 0) {
+            code = poise_tuner_step(tuner, &step);
+            seen->trials++;
+            seen->calls += shares.calls;
+            seen->first_ns = step.trials == 1 ? step.call_ns : seen->first_ns;
+        }
+        if (step.is_new && code == 0) {
+            code = poise_tune_loop_use(loop, step.tree);
+        }
+        goes_on = !step.is_settled && code == 0;
+        int failed = poise_world_reduce(world, POISE_MAX, &goes_on, 1);
+        code = code < 0 ? code : failed;
+    }
+    return code;
+}
+
+/* Begin with a chain of hosts. */
+static int run_rank_of_loop(struct poise_world *world, void *arg)
+{
+    struct seen *seen = arg;
+    struct poise_placement places[RANKS];
+    struct poise_coll_tree *chain = NULL;
+    struct poise_tune_loop *loop = NULL;
+    struct poise_tuner *tuner = NULL;
+    for (int i = 0; i < RANKS; i++) {
+        places[i] = poise_world_placement(world, i);
+    }
+    struct poise_tune_options options = {.places = places};
+    int code = poise_coll_tree_make(world, "kary:1", &chain);
+    if (code == 0) {
+        code = poise_tune_loop_create(world, chain, 64, &loop);
+    }
+    if (code == 0 && poise_world_rank(world) == 0) {
+        code = poise_tuner_create(chain, RANKS, &options, &tuner);
+    }
+    if (code == 0) {
+        code = tune_calls(world, loop, tuner, seen);
+    }
+    if (tuner) {
+        poise_tuner_best(tuner, &seen->last_ns);
+    }
+    poise_tuner_destroy(tuner);
+    poise_coll_tree_free(chain);
+    poise_tune_loop_destroy(loop);
+    return code;
+}
+
+/* Hosts 5 ms apart: a call over the chain takes 40 ms, and cannot take less
+ * than 10 (all to one and back) or, all to all, 5. */
+static void calls_of_a_handle_are_tuned(void **state)
+{
+    (void)state;
+    struct poise_local_options options = {.topology = "1x5x1:0,0,5ms,0"};
+    struct poise_trace_options in_memory = {0};
+    struct poise_trace *trace;
+    struct seen seen = {0};
+    int results[RANKS];
+    /* One for all threads: each finds its own ring. */
+    assert_int_equal(poise_trace_create(NULL, &in_memory, &trace), 0);
+    poise_trace_use(trace);
+    assert_int_equal(run_all(RANKS, &options, run_rank_of_loop, &seen, results),
+                     0);
+    poise_trace_use(NULL);
+    poise_trace_destroy(trace);
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_int_equal(results[rank], 0);
+    }
+    assert_int_equal(seen.calls, CALLS * seen.trials);
+    assert_true(seen.first_ns >= 40e6);
+    assert_true(seen.last_ns >= 5e6);
+    assert_true(seen.last_ns < seen.first_ns);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(poor_trees_become_good_ones),
+        cmocka_unit_test(good_trees_stay_good),
+        cmocka_unit_test(measuring_finds_the_best),
+        cmocka_unit_test(no_tree_is_there_twice),
+        cmocka_unit_test(what_holds_calls_up_is_named),
+        cmocka_unit_test(late_ranks_go_up),
+        cmocka_unit_test(changes_are_followed),
+        cmocka_unit_test(useless_calls_are_left_out),
+        cmocka_unit_test(wrong_use_is_refused),
+        cmocka_unit_test(calls_of_a_handle_are_tuned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -332,6 +332,9 @@ int copy_chunk(struct poise_walk_entry *entry, uint64_t offset, uint64_t length,
             entry_chunk(&w->copier, &source, &chunks, offset, length, &copied);
     }
     add_bytes(w, &copied);
+    if (code == -ENOSPC || code == -EDQUOT) {
+        copy_name_error(w, entry);
+    }
     entry_source_close(&source);
     copy_place_end(w);
     if (code == -ENOSPC || code == -EDQUOT) {

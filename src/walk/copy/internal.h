@@ -110,6 +110,11 @@ static inline void copy_count_directory(struct copy_worker *w)
 {
     w->counts.directories++;
 }
+/** The last error is about the entry, or about what is in the directory that
+ * it becomes, and has no more than its name: it gets its path, at the source or
+ * at the target. */
+void copy_name_error(struct copy_worker *w,
+                     const struct poise_walk_entry *entry);
 /** An entry failed, its error is recorded: count and report it (but not where
  * the code is -ECANCELED). 0, or the error if all that follows would fail as
  * well. */

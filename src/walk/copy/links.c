@@ -226,6 +226,21 @@ static int read_note(const struct copy *copy, struct poise_reader *in,
     return note->link && note->path ? 0 : -ENOMEM;
 }
 
+static int link_failed(const struct copy *copy, const struct copy_note *note,
+                       int code)
+{
+    struct poise_buf path = {0};
+
+    poise_buf_printf(&path, "%s%s%s", copy->plan.targets[note->root],
+                     note->path[0] ? "/" : "", note->path);
+    poise_error_set(-code, "link", poise_buf_str(&path),
+                    code == -ENOENT ? "the file could not be copied under "
+                                      "another of its names"
+                                    : NULL);
+    poise_buf_free(&path);
+    return code;
+}
+
 static int link_one(struct copy *copy, const struct copy_note *note)
 {
     struct entry_taken taken = {.ask = finish_ask};
@@ -236,12 +251,8 @@ static int link_one(struct copy *copy, const struct copy_note *note)
 
     if (dirfd >= 0 || dirfd == AT_FDCWD) {
         code = entry_make_link(copy->links_fd, note->link, dirfd, name, &taken);
-        if (code == -ENOENT || code == -EISDIR) {
-            code = poise_error_set(-code, "link", note->path,
-                                   code == -ENOENT
-                                       ? "the file could not be copied under "
-                                         "another of its names"
-                                       : NULL);
+        if (code < 0) {
+            code = link_failed(copy, note, code);
         }
         copy->late.hard_links += code > 0;
     }

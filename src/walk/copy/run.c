@@ -443,7 +443,8 @@ static int conclude(struct copy *copy, int code,
         if (whole) {
             code = agree(copy, copy->rank == 0 ? reveal(copy, &shown) : 0);
         }
-        if ((!whole || code < 0) && shown < copy->plan.count) {
+        if ((!whole || code < 0) && shown < copy->plan.count &&
+            access(copy->plan.places[shown], F_OK) == 0) {
             result->left = strdup(copy->plan.places[shown]);
         }
     }

@@ -53,9 +53,62 @@ void copy_refused(struct copy_worker *w, const struct poise_walk_entry *entry,
     poise_buf_free(&path);
 }
 
+/* Whether what was being done was done to the source. */
+static bool is_of_source(const char *doing)
+{
+    static const char *const words[] = {
+        "open",    "read",      "read attribute",    "copy",
+        "look at", "read link", "list attributes of"};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(doing, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void copy_name_error(struct copy_worker *w,
+                     const struct poise_walk_entry *entry)
+{
+    const struct poise_error *err = poise_error_last();
+    const char *target = w->copy->plan.targets[entry->root];
+    const char *slash = strrchr(target, '/');
+    bool is_own = strcmp(err->what, entry->name) == 0 ||
+                  (!entry->dir && slash && strcmp(err->what, slash + 1) == 0);
+    struct poise_buf path = {0}, texts = {0};
+    size_t why;
+
+    if (!err->what[0] || err->what[0] == '/' ||
+        (!is_own && (entry->type != DT_DIR || !entry->dir))) {
+        return;
+    }
+    if (is_own && is_of_source(err->doing)) {
+        poise_walk_path(entry, &path);
+    } else {
+        copy_place_path(w->copy, entry, &path);
+    }
+    if (!is_own) {
+        poise_buf_printf(&path, "/%s", err->what);
+    }
+    poise_buf_append(&texts, err->doing, strlen(err->doing) + 1);
+    why = texts.len;
+    poise_buf_append(&texts, err->why, strlen(err->why) + 1);
+    poise_buf_str(&path);
+    if (!path.error && !texts.error) {
+        poise_error_set(err->code, texts.data, path.data, "%s",
+                        texts.data + why);
+    }
+    poise_buf_free(&path);
+    poise_buf_free(&texts);
+}
+
 int copy_failed(struct copy_worker *w, const struct poise_walk_entry *entry,
                 int code)
 {
+    if (code != -ECANCELED && code != -ENOMEM) {
+        copy_name_error(w, entry);
+    }
     if (code == -ENOSPC || code == -EDQUOT || code == -ENOMEM ||
         code == -EROFS) {
         return code;

@@ -52,18 +52,21 @@ static int by_inode(const void *va, const void *vb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-/* The batch in `all`, whose names lie in `raw`, to `names`. */
-static int put_batch(int fd, struct item *all, size_t count,
-                     struct poise_buf *raw, struct poise_buf *names)
+/* The batch of items in `all`, whose names lie in `raw`, to `names`. */
+static int put_batch(int fd, struct poise_buf *all, struct poise_buf *raw,
+                     struct poise_buf *names)
 {
+    struct item *items = (void *)all->data;
+    size_t count = all->len / sizeof *items;
     if (count > ORDER_SORTED && sorts(fd)) {
-        qsort(all, count, sizeof *all, by_inode);
+        qsort(items, count, sizeof *items, by_inode);
     }
     for (size_t i = 0; i < count; i++) {
-        const char *name = raw->data + all[i].name;
+        const char *name = raw->data + items[i].name;
         poise_buf_append(names, name, strlen(name) + 1);
     }
     poise_buf_reset(raw);
+    poise_buf_reset(all);
     return names->error;
 }
 
@@ -75,34 +78,33 @@ static bool is_dots(const char *name)
 
 int du_order_names(int fd, struct poise_buf *names)
 {
-    struct poise_buf raw = {0};
+    struct poise_buf raw = {0}, all = {0};
     char *buffer = poise_alloc(1, ORDER_BUFFER);
-    struct item *all = poise_alloc(ORDER_BATCH, sizeof *all);
-    size_t count = 0;
-    ssize_t got = buffer && all ? 1 : -ENOMEM;
+    ssize_t got = buffer ? 1 : -ENOMEM;
     int code = got < 0 ? (int)got : 0;
     while (code == 0 &&
            (got = poise_file_getdents(fd, buffer, ORDER_BUFFER)) > 0) {
         for (ssize_t pos = 0; pos < got && code == 0;) {
             const struct dirent64 *d = (const void *)(buffer + pos);
+            struct item item = {d->d_ino, raw.len, all.len / sizeof item};
             pos += d->d_reclen;
             if (is_dots(d->d_name)) {
                 continue;
             }
-            all[count] = (struct item){d->d_ino, raw.len, count};
+            poise_buf_append(&all, &item, sizeof item);
             code = poise_buf_append(&raw, d->d_name, strlen(d->d_name) + 1);
-            if (code == 0 && ++count == ORDER_BATCH) {
-                code = put_batch(fd, all, count, &raw, names);
-                count = 0;
+            code = all.error ? all.error : code;
+            if (code == 0 && all.len == ORDER_BATCH * sizeof item) {
+                code = put_batch(fd, &all, &raw, names);
             }
         }
     }
     if (code == 0) {
-        code = put_batch(fd, all, count, &raw, names);
+        code = put_batch(fd, &all, &raw, names);
     }
     poise_buf_free(&raw);
+    poise_buf_free(&all);
     free(buffer);
-    free(all);
     return code == 0 && got < 0 ? (int)got : code;
 }
 

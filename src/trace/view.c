@@ -21,7 +21,7 @@
 
 /* ---- opening ------------------------------------------------------------ */
 
-static bool is_head(const struct trace_head *head)
+bool trace_is_head(const struct trace_head *head)
 {
     struct trace_layout layout;
     return trace_layout(head->rings_max, head->capacity, &layout) &&
@@ -64,7 +64,7 @@ static int check(const struct trace_head *head, size_t bytes, const char *path)
                                             "wrote it)"
                                           : "");
     }
-    if (!is_head(head)) {
+    if (!trace_is_head(head)) {
         return poise_error_set(EBADMSG, doing, path, "damaged head");
     }
     if (bytes < head->head_bytes) {

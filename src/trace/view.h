@@ -14,4 +14,8 @@ struct poise_trace_view {
     struct poise_trace_ring **rings; /* NULL: not yet mapped */
 };
 
+/* Whether all that the layout follows from is in order; the magic number and
+ * the version were looked at. */
+bool trace_is_head(const struct trace_head *head);
+
 #endif

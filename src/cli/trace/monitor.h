@@ -3,6 +3,7 @@
 #define POISE_CLI_TRACE_MONITOR_H
 
 #include "cli/common/common.h"
+#include "trace.h"
 
 #include <poise/monitor.h>
 #include <poise/query.h>
@@ -101,6 +102,99 @@ int monitor_paths_overlay(struct poise_page *page,
 /** A page with all of it. */
 int monitor_page(const struct monitor_run *run,
                  const struct monitor_details *details, struct poise_buf *out);
+
+/* ---- the live view ------------------------------------------------------ */
+
+/** What collectives do now, on stderr; the others are borrowed. */
+struct monitor_live;
+int monitor_live_create(const struct poise_monitor *monitor,
+                        const struct poise_monitor_reader *reader,
+                        struct monitor_live **out);
+void monitor_live_free(struct monitor_live *live);
+/** Show it, if it was long ago. */
+void monitor_live_look(struct monitor_live *live);
+/** Wipe the table from the terminal. */
+void monitor_live_end(struct monitor_live *live);
+
+/* ---- watching ----------------------------------------------------------- */
+
+/** What is to come of it. */
+struct monitor_wants {
+    const char *output, *report, *timeline;
+    struct trace_exports exports;
+    struct poise_strings queries;
+    int64_t share; /**< per cent of a processor; 0: no limit */
+    int when;      /**< see monitor_whens */
+    bool json, live;
+};
+/** What they are where nothing is said. */
+#define MONITOR_WANTS                                                          \
+    {                                                                          \
+        .share = 1                                                             \
+    }
+/** The words of --when; NULL ends them. */
+extern const char *const monitor_whens[];
+void monitor_wants_free(struct monitor_wants *wants);
+/** Its options, of a struct of values that has such a member. */
+#define MONITOR_WANTS_OPTIONS(type, member)                                    \
+    {POISE_OPTION_STRING,                                                      \
+     'o',                                                                      \
+     "output",                                                                 \
+     .arg = "FILE",                                                            \
+     .help = "the report into FILE, not behind what the program prints",       \
+     .offset = offsetof(type, member.output)},                                 \
+        {POISE_OPTION_STRING, .name = "report", .arg = "FILE",                 \
+         .help = "write a page with all figures there, HTML",                  \
+         .offset = offsetof(type, member.report)},                             \
+        {POISE_OPTION_STRING, .name = "timeline", .arg = "FILE",               \
+         .help =                                                               \
+             "write the last calls there, for Perfetto and chrome://tracing",  \
+         .offset = offsetof(type, member.timeline)},                           \
+        TRACE_EXPORT_OPTIONS(type, member.exports),                            \
+        {POISE_OPTION_LIST, .name = "query", .arg = "TEXT",                    \
+         .help = "ask about the calls: 'filter bytes<64 | by rank | "          \
+                 "mean(wait)'; can be repeated",                               \
+         .offset = offsetof(type, member.queries)},                            \
+        {POISE_OPTION_INT,                                                     \
+         .name = "share",                                                      \
+         .arg = "PERCENT",                                                     \
+         .help = "how much of one processor looking at records may take; "     \
+                 "those that come faster are left out and counted; 0: no "     \
+                 "limit (default 1)",                                          \
+         .offset = offsetof(type, member.share),                               \
+         .max = 100},                                                          \
+        {POISE_OPTION_ENUM,                                                    \
+         .name = "when",                                                       \
+         .arg = "WHEN",                                                        \
+         .help = "look when all ranks here have left a call (released, the "   \
+                 "default), when all are inside one (contributed), or always", \
+         .offset = offsetof(type, member.when),                                \
+         .choices = monitor_whens},                                            \
+        {POISE_OPTION_FLAG, .name = "live",                                    \
+         .help =                                                               \
+             "show each second who is late now: a table on a terminal, else "  \
+             "lines, on stderr",                                               \
+         .offset = offsetof(type, member.live)},                               \
+    {                                                                          \
+        POISE_OPTION_FLAG, .name = "json", .help = "print JSON",               \
+                           .offset = offsetof(type, member.json)               \
+    }
+
+/** A session that is watched. Reasons are printed for `command`. */
+struct monitor_watch;
+/** `path` and `wants` are borrowed. CLI_DONE, or the exit code. */
+int monitor_watch_create(const char *command, const char *path,
+                         const struct monitor_wants *wants,
+                         struct monitor_watch **out);
+void monitor_watch_destroy(struct monitor_watch *watch);
+/** Whether the program has ended, asked often. */
+typedef bool monitor_ended_fn(const struct poise_monitor_source *source,
+                              void *arg);
+/** Watch until then, and report, with the program's `status` as it is then. */
+int monitor_watch_run(struct monitor_watch *watch, monitor_ended_fn *ended,
+                      const int *status, void *arg);
+/** Ranks; 0: their files were not there yet. */
+int monitor_watch_size(const struct monitor_watch *watch);
 
 /* ---- the program -------------------------------------------------------- */
 

@@ -140,7 +140,7 @@ static void ask(const struct poise_monitor_operation *operation,
 }
 
 /* Whether calls have that name. */
-static int find_name(struct poise_query *query, unsigned column)
+static int find_by_name(struct poise_query *query, unsigned column)
 {
     for (int i = 0; i < CALL_NAMES; i++) {
         if (strcmp(query->names[column], names[i]) == 0) {
@@ -181,7 +181,7 @@ int poise_query_watch(struct poise_query *query, struct poise_monitor *monitor,
 {
     int code = 0;
     for (unsigned i = 0; i < query->name_count && code == 0; i++) {
-        code = find_name(query, i);
+        code = find_by_name(query, i);
     }
     code = code == 0 ? check(query) : code;
     code = code == 0 ? poise_monitor_on_call(monitor, ask, query) : code;

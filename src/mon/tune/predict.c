@@ -179,7 +179,7 @@ static double at_least(double a, double b)
     return a > b ? a : b;
 }
 
-static void send(struct tune_predict *predict, const struct event *event)
+static void send_part(struct tune_predict *predict, const struct event *event)
 {
     const struct tune_costs *costs = predict->costs;
     int a = costs->node_of[event->from], b = costs->node_of[event->to];
@@ -266,7 +266,7 @@ static void handle(struct tune_predict *predict, const int *parent,
                    struct call *call, const struct event *event)
 {
     if (event->kind < UP) {
-        send(predict, event);
+        send_part(predict, event);
         return;
     }
     struct came came = receive(predict, event);

@@ -238,6 +238,7 @@ static int decide(struct poise_world *world, const char *path,
 {
     struct poise_buf buf = {0};
     const char *events = getenv("POISE_TRACE_EVENTS");
+    const char *paused = getenv("POISE_TRACE_PAUSED");
     int64_t capacity = 0;
     int code = 0;
     if (world->rank == 0 && path && *path) {
@@ -249,6 +250,7 @@ static int decide(struct poise_world *world, const char *path,
         poise_buf_u64(&buf, poise_rng_next(poise_rng_current()));
         poise_buf_u64(&buf, poise_rng_next(poise_rng_current()));
         poise_buf_u64(&buf, (uint64_t)capacity);
+        poise_buf_u64(&buf, paused && strcmp(paused, "1") == 0);
         poise_buf_blob(&buf, path, strlen(path) + 1);
     }
     code = poise_world_agree(world, code < 0 ? code : buf.error);
@@ -263,6 +265,7 @@ static int decide(struct poise_world *world, const char *path,
         out->options.session[0] = poise_reader_u64(&reader);
         out->options.session[1] = poise_reader_u64(&reader);
         out->options.capacity = (unsigned)poise_reader_u64(&reader);
+        out->options.paused = poise_reader_u64(&reader) != 0;
         const char *name = poise_reader_blob(&reader, &len);
         out->path = name ? strndup(name, len) : NULL;
         code = out->path ? 0 : -ENOMEM;

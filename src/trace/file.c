@@ -17,7 +17,7 @@ _Static_assert(sizeof(struct poise_trace_type) == 108, "file format");
 _Static_assert(sizeof(struct trace_place) == 128, "file format");
 _Static_assert(sizeof(struct trace_snapshot) == 32, "file format");
 _Static_assert(sizeof(struct poise_trace_offset) == 32, "file format");
-_Static_assert(sizeof(struct trace_head) == 512, "file format");
+_Static_assert(sizeof(struct trace_head) == 520, "file format");
 
 #define FILE_RINGS_MAX 16384
 #define FILE_CAPACITY 16384
@@ -127,6 +127,7 @@ static void fill_head(struct trace_head *head,
     head->rank = options->rank;
     head->size = options->size > 0 ? options->size : 1;
     head->pid = getpid();
+    head->paused = options->paused;
     head->has_tsc = poise_clock_has_tsc;
     head->types_at = (uint32_t)layout->types_at;
     head->types_max = TRACE_TYPES;

@@ -69,6 +69,9 @@ struct trace_head {
     uint64_t refused, unplaced; /* __atomic */
     uint64_t snapshot_ticks;    /* of the newest; __atomic */
     char host[256], program[64];
+    uint32_t paused; /* 1: nothing is recorded for now; others set it, too;
+                        __atomic. 0 in files that were made before there was
+                        such a word: the page has no other behind it */
 };
 
 struct trace_layout {

@@ -236,7 +236,9 @@ RING_OPAQUE struct poise_trace_ring *poise_trace_ring_slow(void)
 {
     struct poise_trace *trace =
         __atomic_load_n(&poise_trace_in_force, __ATOMIC_ACQUIRE);
-    if (!trace) {
+    if (!trace ||
+        __builtin_expect(
+            __atomic_load_n(&trace->head->paused, __ATOMIC_RELAXED) != 0, 0)) {
         return NULL;
     }
     return __builtin_expect(ring_mine.number == trace->number, 1)

@@ -141,6 +141,7 @@ struct poise_trace_options {
                             0: 16,384 (768 KiB for each thread) */
     unsigned rings_max;  /**< threads at a time; 0: 16,384 */
     const char *program; /**< shown to people; NULL: this process' name */
+    bool paused;         /**< record nothing until poise_trace_pause says so */
 };
 
 /**
@@ -169,6 +170,16 @@ POISE_API struct poise_trace *poise_trace_use(struct poise_trace *trace);
  * long as the process lives. Instead of poise_trace_destroy; NULL is allowed.
  */
 POISE_API void poise_trace_stop(struct poise_trace *trace);
+
+/**
+ * Stop recording into the trace of a process that runs, or let it go on: what
+ * poise_trace_ring gives is NULL meanwhile. A record that is being made is
+ * finished. Returns whether it was paused before (1 or 0).
+ *
+ * Errors of poise_trace_open; -EACCES: the file may not be written to;
+ * -ESRCH: it has ended. Any process.
+ */
+POISE_API int poise_trace_pause(const char *path, bool paused);
 
 /** In a child of fork, before it starts threads: record as `rank` of the
  * session that was in force when it was made, in a file of its own, PATH.rank.
@@ -403,6 +414,7 @@ struct poise_trace_info {
                              missing, all of them */
     uint64_t unplaced;    /**< collectors that found no place */
     bool ended;           /**< in order; else it runs, or was killed */
+    bool paused;          /**< nothing is recorded for now */
 };
 POISE_API void poise_trace_info(const struct poise_trace_view *view,
                                 struct poise_trace_info *out);

@@ -197,7 +197,51 @@ void poise_trace_info(const struct poise_trace_view *view,
         .refused = __atomic_load_n(&head->refused, __ATOMIC_RELAXED),
         .unplaced = __atomic_load_n(&head->unplaced, __ATOMIC_RELAXED),
         .ended = __atomic_load_n(&head->ended, __ATOMIC_ACQUIRE) == 1,
+        .paused = __atomic_load_n(&head->paused, __ATOMIC_RELAXED) != 0,
     };
+}
+
+/* The head, writable: of a file that was seen to be a trace. */
+static int map_writable(const char *path, struct trace_head **out)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return poise_error_set(errno, "open", path, NULL);
+    }
+    void *map =
+        mmap(NULL, sizeof **out, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int why = errno;
+    close(fd);
+    if (map == MAP_FAILED) {
+        return poise_error_set(why, "map", path, NULL);
+    }
+    *out = map;
+    return 0;
+}
+
+int poise_trace_pause(const char *path, bool paused)
+{
+    struct poise_trace_view *view;
+    struct poise_trace_info info;
+    struct trace_head *head = NULL;
+    int code = poise_trace_open(path, &view);
+    if (code < 0) {
+        return code;
+    }
+    poise_trace_info(view, &info);
+    poise_trace_close(view);
+    if (info.ended) {
+        return poise_error_set(ESRCH, "pause or resume", path,
+                               "its program has ended");
+    }
+    code = map_writable(path, &head);
+    if (code < 0) {
+        return code;
+    }
+    uint32_t before =
+        __atomic_exchange_n(&head->paused, (uint32_t)paused, __ATOMIC_ACQ_REL);
+    munmap(head, sizeof *head);
+    return before != 0;
 }
 
 static bool type_of(const struct trace_head *head, uint32_t id,

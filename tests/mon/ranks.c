@@ -1,13 +1,18 @@
 /*
- * Ranks that do nothing but record: a program that writes the files of a job of
- * SIZE ranks as the preload would, a call each PERIOD ms, in which rank LATE
- * comes LATENESS ms after the others. It takes no processor while it waits, and
- * no MPI.
+ * Ranks that do nothing but record: processes that write the files of a job of
+ * SIZE ranks as the preload would. Each waits PERIOD ms, rank LATE for LATENESS
+ * ms more, then all meet in a barrier, CALLS times. They take no processor
+ * while they wait, and no MPI. With BUSY rank LATE computes instead of waiting.
  *
- * usage: ranks SIZE CALLS PERIOD_MS LATE LATENESS_MS   (POISE_TRACE: the file)
+ * usage: ranks SIZE CALLS PERIOD_MS LATE LATENESS_MS [BUSY]
+ *        (POISE_TRACE: the file of rank 0; RANKS_PRINT: print the processes)
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,54 +20,94 @@
 
 enum { SIZE_MOST = 64 };
 
-static void wait_ms(long ms)
+struct job {
+    int size, calls, late;
+    long period_ms, lateness_ms;
+    bool is_busy;
+    uint64_t session;
+    pthread_barrier_t *barrier;
+};
+
+static void spend_ms(long ms, bool is_busy)
 {
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+    uint64_t until = poise_clock_ns() + (uint64_t)ms * 1000000;
+    struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
+    if (!is_busy) {
+        nanosleep(&wait, NULL);
+    }
+    while (is_busy && poise_clock_ns() < until) {
+    }
+}
+
+static int run(const struct job *job, const char *base, int rank)
+{
+    char path[4096];
+    const char *paused = getenv("POISE_TRACE_PAUSED");
+    struct poise_trace *trace;
+    struct poise_trace_options options = {.session = {job->session, 1},
+                                          .rank = rank,
+                                          .size = job->size,
+                                          .paused = paused &&
+                                                    strcmp(paused, "1") == 0};
+    struct poise_trace_place place = {.type = POISE_TRACE_CALL,
+                                      .rank = rank,
+                                      .peer = -1,
+                                      .group = 1,
+                                      .size = (uint32_t)job->size,
+                                      .name = "MPI_Allreduce",
+                                      .group_name = "MPI_COMM_WORLD"};
+    snprintf(path, sizeof path, rank ? "%s.%d" : "%s", base, rank);
+    if (poise_trace_create(path, &options, &trace) < 0) {
+        return 1;
+    }
+    poise_trace_use(trace);
+    uint32_t call = poise_trace_collector(trace, &place);
+    for (int i = 1; i <= job->calls; i++) {
+        bool is_late = rank == job->late;
+        spend_ms(job->period_ms + (is_late ? job->lateness_ms : 0),
+                 is_late && job->is_busy);
+        uint64_t enter = poise_clock_ticks();
+        pthread_barrier_wait(job->barrier);
+        poise_trace_put(poise_trace_ring(), call, (uint64_t)i, enter,
+                        poise_clock_ticks(), 8, 0);
+    }
+    poise_trace_destroy(trace);
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
-    struct poise_trace *traces[SIZE_MOST];
-    struct poise_trace_ring *rings[SIZE_MOST];
-    uint32_t collectors[SIZE_MOST];
     const char *base = getenv("POISE_TRACE");
-    int size = argc > 5 ? atoi(argv[1]) : 0;
-    if (!base || size < 1 || size > SIZE_MOST) {
+    pthread_barrierattr_t shared;
+    struct job job = {.session = (uint64_t)getpid(), .is_busy = argc > 6};
+    job.size = argc > 5 ? atoi(argv[1]) : 0;
+    if (!base || job.size < 1 || job.size > SIZE_MOST) {
         return 2;
     }
-    for (int i = 0; i < size; i++) {
-        char path[4096];
-        struct poise_trace_options options = {
-            .session = {(uint64_t)getpid(), 1}, .rank = i, .size = size};
-        struct poise_trace_place place = {.type = POISE_TRACE_CALL,
-                                          .rank = i,
-                                          .peer = -1,
-                                          .group = 1,
-                                          .size = (uint32_t)size,
-                                          .name = "MPI_Allreduce",
-                                          .group_name = "MPI_COMM_WORLD"};
-        snprintf(path, sizeof path, i ? "%s.%d" : "%s", base, i);
-        if (poise_trace_create(path, &options, &traces[i]) < 0) {
-            return 1;
-        }
-        rings[i] = poise_trace_claim(traces[i], "rank");
-        collectors[i] = poise_trace_collector(traces[i], &place);
+    job.calls = atoi(argv[2]);
+    job.period_ms = atol(argv[3]);
+    job.late = atoi(argv[4]);
+    job.lateness_ms = atol(argv[5]);
+    job.barrier = mmap(NULL, sizeof *job.barrier, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (job.barrier == MAP_FAILED || pthread_barrierattr_init(&shared) != 0 ||
+        pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED) != 0 ||
+        pthread_barrier_init(job.barrier, &shared, (unsigned)job.size) != 0) {
+        return 1;
     }
-    for (int call = 1; call <= atoi(argv[2]); call++) {
-        uint64_t enter[SIZE_MOST];
-        wait_ms(atol(argv[3]) - atol(argv[5]));
-        for (int i = 0; i < size; i++) {
-            enter[i] = poise_clock_ticks();
+    for (int i = 0; i < job.size; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            _exit(run(&job, base, i));
         }
-        wait_ms(atol(argv[5]));
-        enter[atoi(argv[4])] = poise_clock_ticks();
-        for (int i = 0; i < size; i++) {
-            poise_trace_put(rings[i], collectors[i], (uint64_t)call, enter[i],
-                            poise_clock_ticks(), 8, 0);
+        if (getenv("RANKS_PRINT")) {
+            printf("%d\n", (int)pid);
         }
     }
-    for (int i = 0; i < size; i++) {
-        poise_trace_destroy(traces[i]);
+    fflush(stdout);
+    int bad = 0, status;
+    while (wait(&status) > 0) {
+        bad |= status;
     }
-    return 0;
+    return bad != 0;
 }

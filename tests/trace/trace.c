@@ -721,6 +721,47 @@ static int remove_scratch(void **state)
     return rmdir(scratch);
 }
 
+/* Others stop a trace and let it go on; it is as it was for whoever reads. */
+static void test_pause(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/poise-pause-XXXXXX";
+    int fd = mkstemp(path);
+    struct poise_trace *trace;
+    struct poise_trace_info info;
+    struct poise_trace_view *view;
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    assert_int_equal(
+        poise_trace_create(path, &(struct poise_trace_options){.paused = true},
+                           &trace),
+        0);
+    struct poise_trace *before = poise_trace_use(trace);
+    assert_null(poise_trace_ring());
+    poise_trace_event(POISE_TRACE_TOKEN, 1, 0, 0, 0);
+    assert_int_equal(poise_trace_pause(path, false), 1);
+    assert_int_equal(poise_trace_pause(path, false), 0);
+    assert_non_null(poise_trace_ring());
+    poise_trace_event(POISE_TRACE_TOKEN, 2, 0, 0, 0);
+    assert_int_equal(poise_trace_pause(path, true), 0);
+    poise_trace_event(POISE_TRACE_TOKEN, 3, 0, 0, 0);
+    assert_int_equal(poise_trace_open(path, &view), 0);
+    poise_trace_info(view, &info);
+    assert_true(info.paused && !info.ended);
+    /* The ring's owner, and the one record. */
+    struct poise_trace_ring_info ring;
+    assert_int_equal(poise_trace_rings(view), 1);
+    assert_int_equal(poise_trace_ring_info(view, 0, &ring), 0);
+    assert_int_equal(ring.written, 2);
+    poise_trace_close(view);
+    poise_trace_use(before);
+    poise_trace_destroy(trace);
+    assert_int_equal(poise_trace_pause(path, false), -ESRCH);
+    unlink(path);
+    assert_int_equal(poise_trace_pause(path, false), -ENOENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -742,6 +783,7 @@ int main(void)
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_closed_descriptor),
+        cmocka_unit_test(test_pause),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

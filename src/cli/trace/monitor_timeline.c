@@ -60,7 +60,11 @@ int monitor_timeline_create(struct poise_monitor *monitor,
         return -ENOMEM;
     }
     timeline->monitor = monitor;
-    poise_monitor_on_call(monitor, keep, timeline);
+    int code = poise_monitor_on_call(monitor, keep, timeline);
+    if (code < 0) {
+        monitor_timeline_free(timeline);
+        return code;
+    }
     *out = timeline;
     return 0;
 }

@@ -1,0 +1,2 @@
+$POISE trace attach
+$POISE trace attach no-such-file

@@ -6,12 +6,15 @@ of which is slept, to absolute deadlines; the cells are computed within it. So
 sixteen nodes fit two cores, and a node that waits lends nobody its core.
 """
 
+import itertools
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
+import time
 
 import plot
 from measure import BUILD, POISE
@@ -64,16 +67,20 @@ class Plate:
             file.write(bytes((x * 7 + y * 13) % 256 for y in range(height)
                              for x in range(width)))
 
+    def words(self, ms, sweeps, factors, blocks, options=()):
+        """The command."""
+        side = SIDE // blocks
+        return [POISE, "solve", "--json", "--sweeps", str(sweeps),
+                "--block", str(side), "--block-time",
+                f"{round(ms * 1e6 / blocks ** 2)}ns", "-n", str(self.nodes),
+                "--slow", ",".join(map(str, factors)), *options, self.file,
+                os.path.join(self.folder, "out.pgm")]
+
     def run(self, ms, sweeps, factors, blocks, options=()):
         """Milliseconds a sweep, and what solve says of the run. The start of
         the processes is not counted, as little as MPI's is."""
-        side = SIDE // blocks
-        words = [POISE, "solve", "--json", "--sweeps", str(sweeps),
-                 "--block", str(side), "--block-time",
-                 f"{round(ms * 1e6 / blocks ** 2)}ns", "-n", str(self.nodes),
-                 "--slow", ",".join(map(str, factors)), *options, self.file,
-                 os.path.join(self.folder, "out.pgm")]
-        run = subprocess.run(words, capture_output=True, text=True, check=True,
+        run = subprocess.run(self.words(ms, sweeps, factors, blocks, options),
+                             capture_output=True, text=True, check=True,
                              timeout=LIMIT_S)
         found = json.loads(run.stdout)
         took = (found["seconds"] - found["start_seconds"]) * 1e3 / sweeps
@@ -316,8 +323,60 @@ def grain(_, figures):
                            for what in ("METG", "floor")], rows, charts)
 
 
+# ---- deaths -----------------------------------------------------------------------
+
+def hit(words, nodes, after_s, how):
+    """Seconds of a run of which some nodes are killed after a while, blocks that
+    were computed again, and the bytes of blocks that a node had at most."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as run:
+        if nodes:
+            time.sleep(after_s)
+            with open(f"/proc/{run.pid}/task/{run.pid}/children",
+                      encoding="ascii") as file:
+                children = sorted(map(int, file.read().split()))
+            for node in nodes:
+                os.kill(children[node], how)
+        out = run.communicate(timeout=LIMIT_S)[0]
+    if run.returncode != 0:
+        raise subprocess.CalledProcessError(run.returncode, words)
+    found = json.loads(out)
+    took = found["seconds"] - found["start_seconds"]
+    return (took, sum(n["redone"] for n in found["nodes"]),
+            max(n["peak_bytes"] for n in found["nodes"]), found["lines"])
+
+
+def recover(folder, figures):
+    """Any two of four nodes die at nine tenths of a run."""
+    def row(name, values, base):
+        took, again, peak, lines = (statistics.median(v)
+                                    for v in zip(*values))
+        return [name, f"{took:.2f}", f"{took / base:.3f}", f"{again:.0f}",
+                f"{peak / 2 ** 20:.2f}", f"{lines:.0f}"]
+
+    plate = Plate(folder, 4)
+    never = plate.words(20, 200, [1] * 4, 4, ["--replicate-every", "0"])
+    words = plate.words(20, 200, [1] * 4, 4)
+    values = figures.all("no copies", lambda: hit(never, (), 0, 0))
+    base = statistics.median(v[0] for v in values)
+    rows = [row("no copies, nobody dies", values, base)]
+    values = figures.all("copies", lambda: hit(words, (), 0, 0))
+    rows.append(row("nobody dies", values, base))
+    for nodes in [(1,), *itertools.combinations(range(4), 2)]:
+        values = figures.all(f"kill {nodes}", lambda: hit(
+            words, nodes, 0.9 * base, signal.SIGKILL))
+        rows.append(row("killed: " + " and ".join(map(str, nodes)), values,
+                        base))
+    values = figures.all("term 1", lambda: hit(words, (1,), 0.9 * base,
+                                               signal.SIGTERM))
+    rows.append(row("SIGTERM: 1", values, base))
+    return ("Deaths at nine tenths of 200 sweeps of 20 ms, four nodes of 16 "
+            "blocks, medians",
+            ["who", "s", "of the run without", "blocks again",
+             "MiB at most", "lines"], rows, [])
+
+
 CASES = {"flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
-         "flow-adapt": adapt, "flow-grain": grain}
+         "flow-adapt": adapt, "flow-grain": grain, "flow-recover": recover}
 
 
 def expand(names):

@@ -67,7 +67,7 @@ struct map {
     /** The members when it was asked for; those of the complete one. */
     bool next_members[POISE_FLOW_NODES_MOST];
     bool line_members[POISE_FLOW_NODES_MOST];
-    uint64_t line_ns;    /**< when the last one was complete */
+    uint64_t line_ns;    /**< when the last one was asked for */
     double line_cost_ns; /**< what one costs a node; 0: not known yet */
     double line_lead_ns; /**< how far ahead of nodes one is asked for */
     unsigned lines;      /**< that were complete */

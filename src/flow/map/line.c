@@ -88,16 +88,19 @@ static bool is_due(struct map *map)
 static int64_t line_ahead(const struct map *map)
 {
     double now = (double)poise_clock_ns(), farthest = 0;
+    bool known = true;
     for (unsigned n = 0; n < map->count; n++) {
         const struct map_node *node = &map->nodes[n];
         double age = now - (double)node->reported_ns;
         double at = (double)node->report.forgot +
                     node->speed * (age + map->line_lead_ns);
         farthest = node->alive && at > farthest ? at : farthest;
+        known &= !node->alive || node->speed > 0;
     }
     int64_t window = map->options->window ? map->options->window : 4;
     int64_t period = map->options->replicate, line;
-    line = farthest < 1e18 ? (int64_t)farthest + window + 1 : INT64_MAX / 2;
+    line = farthest < 1e18 ? (int64_t)farthest + (known ? 1 : window + 1)
+                           : INT64_MAX / 2;
     return period > 0 && map->options->replicate != POISE_FLOW_REPLICATE_NEVER
                ? (line + period - 1) / period * period
                : line;
@@ -115,6 +118,7 @@ static int line_ask(struct map *map)
         return 0; /* nothing comes after it */
     }
     map->next_line = head.version;
+    map->line_ns = poise_clock_ns();
     memset(map->next_members, 0, sizeof map->next_members);
     for (unsigned n = 0; n < map->count; n++) {
         map->next_members[n] = map->nodes[n].alive;
@@ -144,7 +148,6 @@ static int line_complete(struct map *map)
     map->line = map->next_line;
     map->next_line = -1;
     map->lines++;
-    map->line_ns = poise_clock_ns();
     map->line_lead_ns = fmax(map->line_lead_ns * 3 / 4, LEAD_NS);
     memcpy(map->line_members, map->next_members, sizeof map->line_members);
     int code = map_log_add(map, FLOW_LINE, &head, map->line_members,

@@ -566,17 +566,32 @@ static void test_line_left(void **state)
     }
 }
 
-/* Young's formula, and where copies would cost too much. */
+/* Young's formula; and whatever a line costs, and however often nodes die, all
+ * of them together take no more of the time than 3 %. */
 static void test_line_interval(void **state)
 {
     (void)state;
-    const double ms = 1e6, s = 1e9;
-    assert_true(fabs(map_line_interval_ns(ms, 2 * s, 0) -
-                     sqrt(4) * 31.6227766e6) < 1e3);
-    assert_true(fabs(map_line_interval_ns(ms, 8 * s, 3) -
-                     sqrt(4) * 31.6227766e6) < 1e3);
-    assert_true(fabs(map_line_interval_ns(s, 2 * s, 0) - s / 0.03) < 1);
-    assert_true(map_line_interval_ns(0, s, 0) <= 10 * ms);
+    const double ms = 1e6, s = 1e9, best = sqrt(4e15);
+    assert_true(fabs(map_line_interval_ns(ms, 2 * s, 0) - best) < 1);
+    assert_true(fabs(map_line_interval_ns(ms, 8 * s, 3) - best) < 1);
+    for (double cost = 0.1 * ms; cost < 2 * s; cost *= 10) {
+        for (unsigned deaths = 0; deaths < 100; deaths += 33) {
+            struct map map = {.line_cost_ns = cost, .deaths = deaths};
+            unsigned lines = 0;
+            for (double now = 0; now < 200 * s; now += 5 * ms) {
+                if (map_line_pays(&map, now)) {
+                    map.line_ns = (uint64_t)now;
+                    map.line_spent_ns += cost;
+                    lines++;
+                }
+                assert_true(map.line_spent_ns <= 0.03 * now);
+            }
+            /* And they are as many as they should: sqrt(2 T / C), or less. */
+            double should = sqrt(2 * 200 * s / cost);
+            assert_true(deaths > 0 || lines > 0.7 * fmin(should, 4 * s / cost));
+            assert_true(deaths > 0 || lines < 1.1 * should);
+        }
+    }
 }
 
 /* Who did not listen for long does not count all of it as silence. */

@@ -280,18 +280,19 @@ static struct pair *pair_make(void)
     return pair;
 }
 
-/* A run in which one node, or two at once, are hit when they get to a version;
- * the others' share of what was computed again, and of bytes. */
-static void hit_pair(struct pair *what, enum mix_pattern pattern,
-                     struct poise_flow_options *options, uint64_t again_most,
-                     uint64_t bytes_most)
+/* A run in which one node, or two at once, are hit when they get to a version.
+ * How many blocks one of the others had to have computed again. */
+static uint64_t hit_pair(const struct pair *what, enum mix_pattern pattern,
+                         struct poise_flow_options *options, uint64_t sleep_ns,
+                         uint64_t bytes_most)
 {
     struct pair *pair = pair_make();
     struct mix mix;
     struct poise_flow_stats stats;
+    uint64_t again = 0;
     *pair = *what;
     mix_init(&mix, pattern, 1, PAIR_SIDE, PAIR_VERSIONS);
-    mix.sleep_ns = MS / 20;
+    mix.sleep_ns = sleep_ns;
     mix.spoil = spoil_pair;
     mix.spoil_arg = pair;
     if (mix_run(&mix, options, &stats) < 0) {
@@ -302,51 +303,65 @@ static void hit_pair(struct pair *what, enum mix_pattern pattern,
     assert_int_equal(stats.deaths, 1 + (what->first != what->second));
     for (unsigned n = 0; n < options->nodes; n++) {
         const struct poise_flow_node_stats *node = &stats.nodes[n];
-        if (n != what->first && n != what->second &&
-            (node->redone > again_most || node->peak_bytes > bytes_most ||
-             node->unforeseen > 0)) {
+        if (n == what->first || n == what->second) {
+            continue;
+        }
+        if (node->peak_bytes > bytes_most || node->unforeseen > 0) {
             fail_msg("pattern %d, nodes %u and %u of %u hit at %lld: node %u: "
-                     "%llu blocks again, %llu of them unforeseen, at most "
-                     "%llu bytes",
+                     "%llu blocks unforeseen, at most %llu bytes",
                      pattern, what->first, what->second, options->nodes,
                      (long long)what->version, n,
-                     (unsigned long long)node->redone,
                      (unsigned long long)node->unforeseen,
                      (unsigned long long)node->peak_bytes);
         }
+        again = node->redone > again ? node->redone : again;
     }
     poise_flow_stats_free(&stats);
     mix_free(&mix);
     munmap(pair, sizeof *pair);
+    return again;
 }
 
-/* Two neighbours die at once when nine tenths are done: of what was done a
- * small part is computed again, and that is freed as it is used. */
+/* A small part of what was done is computed again, and that is freed as it is
+ * used. If the machine is slow, the map may be late with its lines: then once
+ * more, with tasks that are slower. */
+static void hit_bounded(const struct pair *pair,
+                        struct poise_flow_options *options)
+{
+    const uint64_t all = PAIR_SIDE * PAIR_VERSIONS;
+    uint64_t again = UINT64_MAX;
+    for (uint64_t sleep_ns = MS / 20; again > all / 16 && sleep_ns < 100 * MS;
+         sleep_ns *= 4) {
+        again = hit_pair(pair, MIX_STENCIL, options, sleep_ns,
+                         all * PAIR_BYTES / 8);
+    }
+    assert_true(again <= all / 16);
+}
+
+/* Two neighbours die at once when nine tenths are done. */
 static void test_recovery_is_bounded(void **state)
 {
     (void)state;
-    const uint64_t all = PAIR_SIDE * PAIR_VERSIONS;
     struct poise_flow_options options = {
         .nodes = 4, .replicate = 10, .report_ns = 5 * MS};
-    struct pair pair = {.first = 1,
-                        .second = 2,
-                        .version = PAIR_VERSIONS * 9 / 10,
-                        .how = SIGKILL};
-    hit_pair(&pair, MIX_STENCIL, &options, all / 16, all * PAIR_BYTES / 8);
+    const struct pair pair = {.first = 1,
+                              .second = 2,
+                              .version = PAIR_VERSIONS * 9 / 10,
+                              .how = SIGKILL};
+    hit_bounded(&pair, &options);
 }
 
 /* With SIGTERM a node hands its blocks over, though else no copies are made. */
 static void test_leave(void **state)
 {
     (void)state;
-    const uint64_t all = PAIR_SIDE * PAIR_VERSIONS;
     struct poise_flow_options options = {.nodes = 3,
                                          .replicate =
                                              POISE_FLOW_REPLICATE_NEVER,
                                          .report_ns = 5 * MS};
-    struct pair pair = {
+    const struct pair pair = {
         .first = 1, .second = 1, .version = PAIR_VERSIONS / 3, .how = SIGTERM};
-    hit_pair(&pair, MIX_STENCIL, &options, all / 16, all * PAIR_BYTES / 8);
+    hit_bounded(&pair, &options);
 }
 
 /* Any two at any moment, as many nodes and whichever pattern. */
@@ -377,7 +392,7 @@ static void test_pairs(void **state)
         pair.version = (int64_t)poise_rng_below(&rng, PAIR_VERSIONS - 1);
         enum mix_pattern pattern = patterns[poise_rng_below(&rng, 5)];
         /* Blocks of MIX_DATA are kept for all that might read them. */
-        hit_pair(&pair, pattern, &options, UINT64_MAX,
+        hit_pair(&pair, pattern, &options, MS / 20,
                  pattern == MIX_DATA
                      ? UINT64_MAX
                      : PAIR_SIDE * PAIR_VERSIONS * PAIR_BYTES / 4);

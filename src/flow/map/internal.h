@@ -67,10 +67,11 @@ struct map {
     /** The members when it was asked for; those of the complete one. */
     bool next_members[POISE_FLOW_NODES_MOST];
     bool line_members[POISE_FLOW_NODES_MOST];
-    uint64_t line_ns;    /**< when the last one was asked for */
-    double line_cost_ns; /**< what one costs a node; 0: not known yet */
-    double line_lead_ns; /**< how far ahead of nodes one is asked for */
-    unsigned lines;      /**< that were complete */
+    uint64_t line_ns;     /**< when the last one was asked for */
+    double line_cost_ns;  /**< what one costs a node; 0: not known yet */
+    double line_spent_ns; /**< what all of them did */
+    double line_lead_ns;  /**< how far ahead of nodes one is asked for */
+    unsigned lines;       /**< that were complete */
     uint64_t began_ns, started_ns, sent_ns;
     struct flow_awake awake;
     uint64_t passive_from; /**< by awake: all nodes are passive since then */
@@ -125,6 +126,9 @@ int64_t map_line_left(const struct map *map);
 /** The time between lines: from what one costs, how long the job runs, and how
  * often a node died in it. */
 double map_line_interval_ns(double cost_ns, double lived_ns, unsigned deaths);
+/** Whether it is time for a line at `now_ns`, by what the map knows of costs.
+ */
+bool map_line_pays(const struct map *map, double now_ns);
 /** For how long a node may be silent. */
 uint64_t map_lost_ns(const struct map *map);
 /** See whether all is done (map->done), or nothing goes on any more: then what

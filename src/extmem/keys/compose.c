@@ -162,6 +162,10 @@ static int put_levels(const struct poise_sort_keys *keys, struct keys_span text,
     char some[512], *copy = some, *at;
     int code = 0;
 
+    if (first_only && keys->weights &&
+        keys_put_weights(keys->weights, text.at, len, key)) {
+        return poise_buf_putc(key, '\0');
+    }
     if (len >= sizeof some) {
         copy = poise_alloc(len + 1, 1);
         if (!copy) {

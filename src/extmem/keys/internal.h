@@ -36,17 +36,32 @@ struct keys_field {
 
 enum { KEYS_MONTHS = 12, KEYS_SEED = 16, KEYS_NONE = 256 };
 
+/** First weights of characters that stand by themselves (weights.c). */
+enum { KEYS_MOST_WEIGHT = 4, KEYS_NO_WEIGHT = 255 };
+struct keys_weights {
+    unsigned char bytes[256][KEYS_MOST_WEIGHT];
+    unsigned char len[256]; /**< KEYS_NO_WEIGHT: it has none */
+};
+/** *out is NULL where there are none; for free(). 0 or -ENOMEM. */
+int keys_weights_make(locale_t locale, struct keys_weights **out);
+/** The first level of a text, unless a character has no weight: then false, and
+ * nothing was put. key->error if there is no memory. */
+bool keys_put_weights(const struct keys_weights *weights,
+                      const unsigned char *at, size_t len,
+                      struct poise_buf *key);
+
 struct poise_sort_keys {
     /* Of records: these, and nothing of what follows. */
     struct poise_sort_part *parts; /* owned */
     size_t part_count;
     struct keys_field *fields; /* owned */
     size_t count;
-    bool whole;         /* the whole line decides last */
-    bool whole_reverse; /* the other way round */
-    bool collates;      /* texts are ordered by strxfrm */
-    int separator;      /* KEYS_NONE: blanks */
-    locale_t locale;    /* owned; 0: C */
+    bool whole;                   /* the whole line decides last */
+    bool whole_reverse;           /* the other way round */
+    bool collates;                /* texts are ordered by strxfrm */
+    int separator;                /* KEYS_NONE: blanks */
+    locale_t locale;              /* owned; 0: C */
+    struct keys_weights *weights; /* owned; NULL: only strxfrm knows them */
     bool blank[256], not_dictionary[256], not_printable[256];
     unsigned char upper[256];
     int point, thousands;      /* of numbers; KEYS_NONE: there is none */

@@ -288,6 +288,8 @@ static int read_months(struct poise_sort_keys *keys)
 /* A locale that there is not is C, as for every program. */
 static int read_locale(struct poise_sort_keys *keys)
 {
+    int code;
+
     keys->locale = newlocale(LC_ALL_MASK, "", (locale_t)0);
     if (!keys->locale && errno == ENOMEM) {
         return poise_error_set(ENOMEM, "use", "the locale", NULL);
@@ -301,7 +303,10 @@ static int read_locale(struct poise_sort_keys *keys)
     }
     keys->collates = has_rules(keys->locale, NL_LOCALE_NAME(LC_COLLATE));
     read_characters(keys);
-    return read_months(keys);
+    code = read_months(keys);
+    return code == 0 && keys->collates
+               ? keys_weights_make(keys->locale, &keys->weights)
+               : code;
 }
 
 /* ---- random orders ------------------------------------------------------ */
@@ -380,6 +385,7 @@ void poise_sort_keys_free(struct poise_sort_keys *keys)
     if (keys->locale) {
         freelocale(keys->locale);
     }
+    free(keys->weights);
     free(keys->parts);
     free(keys->fields);
     free(keys);

@@ -69,6 +69,11 @@ POISE_API int poise_sort_type_parse(const char *type, const char *key,
 POISE_API int poise_sort_record_keys(struct poise_sort_type *type,
                                      const char *const *keys, size_t count,
                                      struct poise_sort_keys **out);
+/** Fields of records to be added up, "OFFSET:KIND" each: what options->sums
+ * takes. As above. */
+POISE_API int poise_sort_record_sums(const struct poise_sort_type *type,
+                                     const char *const *fields, size_t count,
+                                     struct poise_sort_keys **out);
 /** "u32", ..., "record", "lines". */
 POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
 
@@ -91,11 +96,17 @@ struct poise_sort_options {
     size_t scratch_count;
     unsigned threads; /**< of each process; 0: one for each processor */
     bool unique;      /**< of items with equal keys, the first one only */
-    uint64_t head;    /**< write so many items only, the first; 0: all. What is
-                           behind them is not stored. One process: else -EINVAL */
-    bool in_place;    /**< the output may replace the input */
-    bool sync;        /**< the output is on the disk when the run is over */
-    bool checksum;    /**< compute result->checksum */
+    /* With `unique`, of lines and records in one process: else -EINVAL. */
+    bool count; /**< lines: their number before it, as uniq(1) -c writes it */
+    /** Fields that become the sums of theirs, 8 at most: of lines decimal
+     * numbers, exactly; of records numbers. -ERANGE: a sum does not fit.
+     * Borrowed; NULL: none. */
+    const struct poise_sort_keys *sums;
+    uint64_t head; /**< write so many items only, the first; 0: all. What is
+                        behind them is not stored. One process: else -EINVAL */
+    bool in_place; /**< the output may replace the input */
+    bool sync;     /**< the output is on the disk when the run is over */
+    bool checksum; /**< compute result->checksum */
     struct poise_disk_options disk;
 };
 

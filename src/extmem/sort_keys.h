@@ -64,6 +64,15 @@ struct poise_sort_part {
 POISE_API int poise_sort_keys_of_parts(const struct poise_sort_part *parts,
                                        size_t count,
                                        struct poise_sort_keys **out);
+/** How many fields or parts there are; 0 of NULL. */
+POISE_API size_t poise_sort_keys_count(const struct poise_sort_keys *keys);
+/** The `i`-th part of a record; NULL if keys are of lines. Borrowed. */
+POISE_API const struct poise_sort_part *
+poise_sort_keys_part(const struct poise_sort_keys *keys, size_t i);
+/** Where the `i`-th field of a line is: bytes [*from, *to). */
+POISE_API void poise_sort_keys_span(const struct poise_sort_keys *keys,
+                                    size_t i, const unsigned char *line,
+                                    size_t len, size_t *from, size_t *to);
 /** Append the key of a line (without what ends it), or of a record, to `key`.
  * Any thread. 0 or -ENOMEM. */
 POISE_API int poise_sort_keys_append(const struct poise_sort_keys *keys,

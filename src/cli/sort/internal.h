@@ -16,7 +16,7 @@ struct cli_sort_letters {
 /** What is sorted by what. */
 struct cli_sort_order {
     const char *type; /* NULL: lines */
-    struct poise_strings keys;
+    struct poise_strings keys, sums;
     struct cli_sort_letters letters;
     int word; /* of --sort; -1: none */
     const char *separator, *random_source;
@@ -28,6 +28,10 @@ extern const char *const cli_sort_words[];
  * exit code with the error printed. */
 int cli_sort_type(const struct cli_sort_order *order,
                   struct poise_sort_type *type, struct poise_sort_keys **keys);
+/** The fields of --sum, for poise_sort_keys_free; NULL: none. As above. */
+int cli_sort_sums(const struct cli_sort_order *order,
+                  const struct poise_sort_type *type,
+                  struct poise_sort_keys **sums);
 /** Keys of old, +POS [-POS], in argv become words of -k, which are in `words`:
  * for cli_sort_positions_free, also after an error. 0 or -ENOMEM. */
 int cli_sort_positions(int *argc, char **argv, struct poise_strings *words);

@@ -93,6 +93,60 @@ int cli_sort_type(const struct cli_sort_order *order,
     return CLI_DONE;
 }
 
+/* Of lines the number of a field; it is all of it, without its blanks. */
+static int line_sums(const struct cli_sort_order *order,
+                     struct poise_sort_keys **sums)
+{
+    struct poise_sort_rules rules = {.separator = order->separator,
+                                     .keys_only = true};
+    struct poise_strings words = {0};
+    struct poise_buf texts[8] = {0};
+    int code = 0;
+
+    words.items = poise_alloc(order->sums.count, sizeof *words.items);
+    if (!words.items || order->sums.count > 8) {
+        code = words.items ? poise_error_set(EINVAL, "add up", "fields",
+                                             "they are more than 8")
+                           : -ENOMEM;
+    }
+    for (size_t i = 0; i < order->sums.count && code == 0; i++) {
+        const char *word = order->sums.items[i];
+
+        if (*word == '\0' || strspn(word, "0123456789") != strlen(word)) {
+            code = poise_error_set(EINVAL, "add up field", word,
+                                   "it is no number of a field");
+        }
+        poise_buf_printf(&texts[i], "%sb,%s", word, word);
+        words.items[words.count++] = poise_buf_str(&texts[i]);
+    }
+    rules.keys = words.items;
+    rules.key_count = words.count;
+    if (code == 0) {
+        code = poise_sort_keys_make(&rules, sums);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        poise_buf_free(&texts[i]);
+    }
+    poise_strings_free(&words);
+    return code;
+}
+
+int cli_sort_sums(const struct cli_sort_order *order,
+                  const struct poise_sort_type *type,
+                  struct poise_sort_keys **sums)
+{
+    int code = 0;
+
+    *sums = NULL;
+    if (order->sums.count > 0) {
+        code = type->kind == POISE_SORT_LINES
+                   ? line_sums(order, sums)
+                   : poise_sort_record_sums(type, order->sums.items,
+                                            order->sums.count, sums);
+    }
+    return code < 0 ? wrong() : CLI_DONE;
+}
+
 /* ---- memory ------------------------------------------------------------- */
 
 int cli_sort_size(const char *text, uint64_t *bytes)

@@ -18,7 +18,7 @@ struct values {
     const char *out, *names, *size, *compress;
     int pattern;
     int check_how; /* -1: not asked for */
-    bool check, quiet, verify, merge, in_place, dry_run;
+    bool check, quiet, verify, merge, in_place, dry_run, count;
 };
 
 #define NOT_GIVEN UINT64_MAX
@@ -64,6 +64,15 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, 'u', "unique",
      .help = "of items with equal keys, keep the first only",
      .offset = offsetof(struct values, order.unique)},
+    {POISE_OPTION_FLAG, .name = "count",
+     .help = "of lines with equal keys the first, their number before it: "
+             "sort | uniq -c for -k",
+     .offset = offsetof(struct values, count)},
+    {POISE_OPTION_LIST, .name = "sum", .arg = "FIELD",
+     .help = "of items with equal keys the first, with this field the sum of "
+             "theirs; can be repeated. Of lines the field's number, of records "
+             "OFFSET:u64 or another number's type",
+     .offset = offsetof(struct values, order.sums)},
     {POISE_OPTION_BYTES, .name = "head", .arg = "N",
      .help = "write the first N items only; not all are stored for it",
      .offset = offsetof(struct values, head)},
@@ -389,13 +398,18 @@ static int run(struct job *job)
 static int run_typed(struct job *job)
 {
     const struct values *values = job->values;
-    struct poise_sort_keys *keys = NULL;
+    struct poise_sort_keys *keys = NULL, *sums = NULL;
     int status = cli_sort_type(&values->order, &job->sort.type, &keys);
 
+    if (status == CLI_DONE) {
+        status = cli_sort_sums(&values->order, &job->sort.type, &sums);
+        job->sort.sums = sums;
+    }
     if (status == CLI_DONE) {
         status = run(job);
     }
     poise_sort_keys_free(keys);
+    poise_sort_keys_free(sums);
     return status;
 }
 
@@ -567,6 +581,12 @@ static int check_options(struct values *values, int count)
             return refuse("there are several outputs");
         }
     }
+    if ((values->count || values->order.sums.count > 0) &&
+        (values->check || quiet || values->merge || values->check_how >= 0 ||
+         values->verify)) {
+        return refuse("--count and --sum are for sorting");
+    }
+    values->order.unique |= values->count || values->order.sums.count > 0;
     values->check |= quiet || values->check_how >= 0;
     values->quiet = quiet;
     return CLI_DONE;
@@ -593,6 +613,7 @@ static int run_words(int argc, char **argv)
             .sort = {.memory_bytes = values.disk.memory,
                      .threads = (unsigned)values.disk.threads,
                      .unique = values.order.unique,
+                     .count = values.count,
                      .head = values.head == NOT_GIVEN ? 0 : values.head,
                      .sync = values.disk.sync,
                      .disk = cli_extmem_disk(&values.disk)},
@@ -604,6 +625,7 @@ static int run_words(int argc, char **argv)
     }
     poise_strings_free(&values.disk.scratch);
     poise_strings_free(&values.order.keys);
+    poise_strings_free(&values.order.sums);
     poise_strings_free(&values.outs);
     return status;
 }

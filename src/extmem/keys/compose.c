@@ -394,16 +394,36 @@ static int put_part(const struct poise_sort_keys *keys,
                                        : code;
 }
 
+static struct keys_span find_field(const struct poise_sort_keys *keys,
+                                   const struct keys_field *field,
+                                   struct keys_span line)
+{
+    struct keys_span text = {field_begin(keys, field, line),
+                             field_end(keys, field, line)};
+
+    text.end = text.end < text.at ? text.at : text.end;
+    return text;
+}
+
+void poise_sort_keys_span(const struct poise_sort_keys *keys, size_t i,
+                          const unsigned char *line, size_t len, size_t *from,
+                          size_t *to)
+{
+    struct keys_span text = find_field(keys, &keys->fields[i],
+                                       (struct keys_span){line, line + len});
+
+    *from = (size_t)(text.at - line);
+    *to = (size_t)(text.end - line);
+}
+
 static int put_field(const struct poise_sort_keys *keys,
                      const struct keys_field *field, struct keys_span line,
                      bool is_last, struct poise_buf *key)
 {
-    struct keys_span text = {field_begin(keys, field, line),
-                             field_end(keys, field, line)};
+    struct keys_span text = find_field(keys, field, line);
     unsigned char some[512], *copy = some;
     int code;
 
-    text.end = text.end < text.at ? text.at : text.end;
     if (field->dictionary || field->printable || field->fold) {
         if ((size_t)(text.end - text.at) > sizeof some) {
             copy = poise_alloc((size_t)(text.end - text.at), 1);

@@ -69,3 +69,14 @@ int keys_put_parts(const struct poise_sort_keys *keys,
     }
     return key->error;
 }
+
+size_t poise_sort_keys_count(const struct poise_sort_keys *keys)
+{
+    return !keys ? 0 : keys->parts ? keys->part_count : keys->count;
+}
+
+const struct poise_sort_part *
+poise_sort_keys_part(const struct poise_sort_keys *keys, size_t i)
+{
+    return keys->parts ? &keys->parts[i] : NULL;
+}

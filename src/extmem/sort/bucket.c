@@ -11,7 +11,9 @@ void sort_bucket_free(struct sort_bucket *bucket)
         }
     }
     free(bucket->streams);
+    free(bucket->totals);
     bucket->streams = NULL;
+    bucket->totals = NULL;
 }
 
 void sort_buckets_free(struct sort_buckets *buckets)

@@ -4,7 +4,7 @@
  * that another process owns are sent to it; what others send is taken in by the
  * thread that the world belongs to, as by another lane.
  */
-#include "internal.h"
+#include "total.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@ struct cursor {
     char *at, *end, *begin;
     struct sort_stream *stream;
     bool counted;
+    struct sort_total *total;   /* only the first item is kept; or NULL */
     uint64_t noted;             /* items that lane->cut knows of */
     unsigned owner;             /* the process that the block is for */
     struct sort_packet *packet; /* the block, if that is another one */
@@ -250,6 +251,12 @@ static int put_item(void *arg, const unsigned char *item, size_t len)
         lane->checksum += sort_item_hash(item, len);
     }
     cursor->stream->items++;
+    if (cursor->total) {
+        code = sort_total_add(lane->run, cursor->total, item, len);
+        if (code < 0 || cursor->total->items > 1) {
+            return code;
+        }
+    }
     code = put_bytes(lane, cursor, item, len);
     if (code == 0 && lane->run->shape == SORT_TEXT) {
         code = put_bytes(lane, cursor, &ending, 1);
@@ -359,6 +366,8 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
 
         lane->cursors[i].stream = &bucket->streams[stream];
         lane->cursors[i].counted = bucket->counted;
+        lane->cursors[i].total =
+            bucket->totals ? &bucket->totals[stream] : NULL;
         code = block_begin(lane, &lane->cursors[i]);
     }
     return code;
@@ -543,10 +552,18 @@ static int make_buckets(const struct sort_run *run,
             bucket->uniform ? splitters->thresholds[i - 1].key.window : 0;
         bucket->stream_count = streams;
         bucket->streams = poise_alloc(streams, sizeof *bucket->streams);
+        out->count++;
         if (!bucket->streams) {
             return -ENOMEM;
         }
-        out->count++;
+        /* Of equal items the first one will do, but for what others have. */
+        if (bucket->uniform && run->options->unique && !run->world &&
+            !bucket->counted) {
+            bucket->totals = poise_alloc(streams, sizeof *bucket->totals);
+            if (!bucket->totals) {
+                return -ENOMEM;
+            }
+        }
     }
     return 0;
 }

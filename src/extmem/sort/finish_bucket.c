@@ -1,5 +1,6 @@
 /* A bucket in memory: sorted, made unique, handed to the output. */
 #include "finish.h"
+#include "total.h"
 
 #include <errno.h>
 #include <string.h>
@@ -241,40 +242,6 @@ static int sort_entries_of(struct sort_worker *worker,
     return code;
 }
 
-int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
-{
-    struct sort_run *run = worker->run;
-    size_t count = make_entries(worker, loading);
-    size_t bytes = loading->job->bytes;
-    uint64_t offset, left;
-    char *to;
-    int code;
-
-    code = sort_entries_of(worker, loading, count);
-    if (code < 0) {
-        return code;
-    }
-    if (run->options->unique) {
-        bytes = unique_entries(worker, loading->buffer, &count);
-    }
-    if (worker->keys[0].error || worker->keys[1].error) {
-        return worker->keys[0].error ? worker->keys[0].error
-                                     : worker->keys[1].error;
-    }
-    code = sort_finish_wait(worker, loading, &left);
-    if (code < 0) {
-        return code;
-    }
-    if (count > left) {
-        count = (size_t)left;
-        bytes = size_of_entries(worker, count);
-    }
-    offset = sort_finish_pass(worker, loading, bytes, count);
-    to = worker->buffers[2] + offset % EXTMEM_PAGE;
-    gather(worker, loading->buffer, to, count);
-    return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
-}
-
 /* The first `most` items of `bytes`, whole or not: their bytes, and *items. */
 static size_t size_of_items(const struct sort_run *run, const char *from,
                             size_t bytes, uint64_t most, uint64_t *items)
@@ -297,6 +264,160 @@ static size_t size_of_items(const struct sort_run *run, const char *from,
     return (size_t)(at - from);
 }
 
+/* Without its end. */
+static size_t entry_len(const struct sort_run *run,
+                        const struct sort_entry *entry)
+{
+    return item_size(run, entry) - (run->shape == SORT_TEXT);
+}
+
+/* Groups of entries with equal keys become an item each, in the result's
+ * buffer: bytes of all and *count of them. */
+static int put_groups(struct sort_worker *worker, const char *base,
+                      size_t *count, size_t *bytes)
+{
+    const struct sort_run *run = worker->run;
+    const unsigned char *items = (const unsigned char *)base;
+    size_t all = *count, i = 0;
+    struct poise_buf one = {0};
+    int code = 0;
+
+    *count = *bytes = 0;
+    while (i < all && code == 0) {
+        const struct sort_entry *first = &worker->entries[i];
+        struct sort_key key =
+            sort_key_of(&run->type, items + first->at, entry_len(run, first),
+                        &worker->keys[0]);
+        struct sort_total total = {0};
+        bool is_equal = true;
+
+        for (; i < all && is_equal && code == 0; i += is_equal) {
+            const struct sort_entry *entry = &worker->entries[i];
+            size_t len = entry_len(run, entry);
+            struct sort_key other = sort_key_of(&run->type, items + entry->at,
+                                                len, &worker->keys[1]);
+
+            is_equal = sort_key_compare(run->type.keys, &key, &other) == 0;
+            if (is_equal) {
+                code = sort_total_add(run, &total, items + entry->at, len);
+            }
+        }
+        poise_buf_reset(&one);
+        if (code == 0) {
+            code = sort_total_put(run, &total, items + first->at,
+                                  entry_len(run, first), &one);
+        }
+        if (code == 0 && one.len > run->plan.buffer - EXTMEM_PAGE - *bytes) {
+            code = poise_error_set(ENOMEM, "sort", run->path,
+                                   "sums take more room than what they are of");
+        }
+        if (code == 0) {
+            memcpy(worker->buffers[2] + *bytes, one.data, one.len);
+            *bytes += one.len;
+            ++*count;
+        }
+    }
+    poise_buf_free(&one);
+    return code;
+}
+
+static int finish_groups(struct sort_worker *worker,
+                         struct sort_loading *loading, size_t count)
+{
+    struct sort_run *run = worker->run;
+    size_t bytes;
+    uint64_t left, offset, items;
+    char *to = worker->buffers[2];
+    int code = put_groups(worker, loading->buffer, &count, &bytes);
+
+    if (code == 0) {
+        code = sort_finish_wait(worker, loading, &left);
+    }
+    if (code < 0) {
+        return code;
+    }
+    items = count;
+    if (count > left) {
+        bytes = size_of_items(run, to, bytes, left, &items);
+    }
+    offset = sort_finish_pass(worker, loading, bytes, items);
+    memmove(to + offset % EXTMEM_PAGE, to, bytes);
+    return extmem_output_put(run->out, to + offset % EXTMEM_PAGE, bytes, offset,
+                             &worker->writes);
+}
+
+int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
+{
+    struct sort_run *run = worker->run;
+    size_t count = make_entries(worker, loading);
+    size_t bytes = loading->job->bytes;
+    uint64_t offset, left;
+    char *to;
+    int code;
+
+    code = sort_entries_of(worker, loading, count);
+    if (code < 0) {
+        return code;
+    }
+    if (sort_has_totals(run)) {
+        return finish_groups(worker, loading, count);
+    }
+    if (run->options->unique) {
+        bytes = unique_entries(worker, loading->buffer, &count);
+    }
+    if (worker->keys[0].error || worker->keys[1].error) {
+        return worker->keys[0].error ? worker->keys[0].error
+                                     : worker->keys[1].error;
+    }
+    code = sort_finish_wait(worker, loading, &left);
+    if (code < 0) {
+        return code;
+    }
+    if (count > left) {
+        count = (size_t)left;
+        bytes = size_of_entries(worker, count);
+    }
+    offset = sort_finish_pass(worker, loading, bytes, count);
+    to = worker->buffers[2] + offset % EXTMEM_PAGE;
+    gather(worker, loading->buffer, to, count);
+    return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
+}
+
+/* The one item of a bucket of equal ones, with what was added up of all. */
+static int finish_totals(struct sort_worker *worker,
+                         const struct sort_loading *loading, const char *item,
+                         size_t bytes)
+{
+    struct sort_run *run = worker->run;
+    const struct sort_bucket *bucket = loading->job->bucket;
+    struct sort_total total = {0};
+    struct poise_buf one = {0};
+    uint64_t left, offset;
+    char *to = worker->buffers[2];
+    int code = 0;
+
+    for (unsigned i = 0; i < bucket->stream_count && code == 0; i++) {
+        code = sort_total_merge(run, &total, &bucket->totals[i]);
+    }
+    if (code == 0) {
+        code = sort_total_put(run, &total, (const unsigned char *)item,
+                              bytes - (run->shape == SORT_TEXT), &one);
+    }
+    if (code == 0) {
+        code = sort_finish_wait(worker, loading, &left);
+    }
+    if (code == 0) {
+        size_t len = left > 0 ? one.len : 0;
+
+        offset = sort_finish_pass(worker, loading, len, left > 0);
+        to += offset % EXTMEM_PAGE;
+        memcpy(to, one.data, len);
+        code = extmem_output_put(run->out, to, len, offset, &worker->writes);
+    }
+    poise_buf_free(&one);
+    return code;
+}
+
 int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading)
 {
     struct sort_run *run = worker->run;
@@ -312,6 +433,9 @@ int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading)
             return poise_error_set(ENOMEM, "sort", NULL,
                                    "a line has more than %zu bytes", bytes);
         }
+    }
+    if (loading->job->bucket->totals && sort_has_totals(run)) {
+        return finish_totals(worker, loading, from, bytes);
     }
     code = sort_finish_wait(worker, loading, &left);
     if (code < 0) {

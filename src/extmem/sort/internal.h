@@ -123,6 +123,7 @@ struct sort_stream {
     uint64_t bytes, items;
 };
 
+struct sort_total;
 struct sort_bucket {
     /** Owned, one per lane of all processes: in the order of the input. */
     struct sort_stream *streams;
@@ -132,8 +133,11 @@ struct sort_bucket {
     uint64_t bytes_before; /**< on those of lower rank */
     uint32_t number;       /**< parts of a split one have its number */
     bool uniform;          /**< all keys are equal */
-    bool counted;          /**< all items are, and only their number was kept */
-    uint64_t value;        /**< then: the encoded item */
+    /** Owned, one for each stream: of uniform ones of which one item is wanted,
+     * which alone is there. NULL: all items are there. */
+    struct sort_total *totals;
+    bool counted;   /**< all items are, and only their number was kept */
+    uint64_t value; /**< then: the encoded item */
 };
 void sort_bucket_free(struct sort_bucket *bucket);
 /** Its blocks' slots may be used again. One thread at a time. */
@@ -168,6 +172,7 @@ struct sort_plan {
     uint64_t resident;      /**< blocks that stay in memory */
     uint64_t scratch_bytes; /**< expected, of each process */
     uint64_t sample_reads;  /**< of all */
+    unsigned more_bytes;    /**< of an entry in each buffer */
     double slack;           /**< a bucket may be so often the mean */
     unsigned rounds;        /**< how often buckets are parted once more */
     /** Bytes that each process will move, if keys are spread. */
@@ -182,8 +187,9 @@ uint64_t sort_plan_sample(uint64_t bytes, uint32_t buckets, uint64_t part);
 /** What is known of the data before the plan is made. */
 struct sort_census {
     uint64_t bytes;
-    unsigned processes; /**< 0: one */
-    double item_bytes;  /**< mean */
+    unsigned processes;  /**< 0: one */
+    double item_bytes;   /**< mean */
+    unsigned more_bytes; /**< that an item may take more in the output */
     uint32_t least_item;
 };
 /** -ENOMEM, without an error set, if `memory` is too little. */

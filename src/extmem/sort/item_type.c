@@ -200,14 +200,13 @@ static int part_of(const struct poise_sort_type *type, const char *key,
     return code;
 }
 
-int poise_sort_record_keys(struct poise_sort_type *type,
-                           const char *const *keys, size_t count,
-                           struct poise_sort_keys **out)
+static int read_parts(const struct poise_sort_type *type,
+                      const char *const *keys, size_t count,
+                      struct poise_sort_part **out)
 {
     struct poise_sort_part *parts;
     int code = 0;
 
-    *out = NULL;
     if (type->kind != POISE_SORT_RECORD) {
         return poise_error_set(EINVAL, "use key", count > 0 ? keys[0] : "",
                                "only records have keys within them");
@@ -219,12 +218,53 @@ int poise_sort_record_keys(struct poise_sort_type *type,
     for (size_t i = 0; i < count && code == 0; i++) {
         code = part_of(type, keys[i], &parts[i]);
     }
-    if (code == 0 && count == 1 && !parts[0].reverse) {
+    if (code < 0) {
+        free(parts);
+        return code;
+    }
+    *out = parts;
+    return 0;
+}
+
+int poise_sort_record_keys(struct poise_sort_type *type,
+                           const char *const *keys, size_t count,
+                           struct poise_sort_keys **out)
+{
+    struct poise_sort_part *parts = NULL;
+    int code = read_parts(type, keys, count, &parts);
+
+    *out = NULL;
+    if (code < 0) {
+        return code;
+    }
+    if (count == 1 && !parts[0].reverse) {
         /* Compared where it lies. */
         code = parse_key(keys[0], type);
-    } else if (code == 0) {
+    } else {
         code = poise_sort_keys_of_parts(parts, count, out);
         type->keys = *out;
+    }
+    free(parts);
+    return code;
+}
+
+int poise_sort_record_sums(const struct poise_sort_type *type,
+                           const char *const *fields, size_t count,
+                           struct poise_sort_keys **out)
+{
+    struct poise_sort_part *parts = NULL;
+    int code = read_parts(type, fields, count, &parts);
+
+    *out = NULL;
+    for (size_t i = 0; i < count && code == 0; i++) {
+        if (parts[i].kind == POISE_SORT_PART_BYTES) {
+            code = poise_error_set(EINVAL, "add up", fields[i],
+                                   "expected OFFSET:KIND with a kind of "
+                                   "number");
+        }
+    }
+    if (code == 0) {
+        code = poise_sort_keys_of_parts(parts, count, out);
     }
     free(parts);
     return code;

@@ -79,9 +79,11 @@ static void set_bucket(struct sort_plan *plan, bool has_entries,
     most = most < (double)plan->block ? (double)plan->block : most;
     plan->bucket_limit = extmem_round_up((uint64_t)most, EXTMEM_PAGE) +
                          (size_t)plan->lanes * plan->processes * EXTMEM_PAGE;
-    plan->buffer = plan->bucket_limit + 2 * EXTMEM_PAGE;
     plan->entries =
         has_entries ? (size_t)(most / item_bytes * ENTRIES_SLACK) + 64 : 0;
+    plan->buffer =
+        plan->bucket_limit + 2 * EXTMEM_PAGE +
+        extmem_round_up(plan->entries * plan->more_bytes, EXTMEM_PAGE);
 }
 
 /* Of a lane, while it throws items into buckets: blocks of its own process's,
@@ -142,7 +144,7 @@ static bool fit_buckets(const struct sort_census *census, bool has_entries,
                                census->item_bytes
                          : 0);
     double fits = ((double)lane - 64 * sizeof(struct sort_entry) -
-                   (4.0 * streams + 16) * EXTMEM_PAGE) /
+                   (4.0 * streams + 20) * EXTMEM_PAGE) /
                   times;
 
     plan->rounds = 0;
@@ -259,6 +261,7 @@ int sort_plan_make(const struct poise_sort_options *options,
     uint64_t usable = memory - memory / 32;
     struct sort_plan made = {.memory = memory,
                              .slack = SLACK,
+                             .more_bytes = census->more_bytes,
                              .lanes = lanes,
                              .processes =
                                  census->processes > 1 ? census->processes : 1};

@@ -9,7 +9,7 @@
  * processes have written their part, and not before. Until then a failure or a
  * crash leaves the input, and the output's old file if there was one.
  */
-#include "internal.h"
+#include "total.h"
 
 #include <poise/trace.h>
 
@@ -108,7 +108,8 @@ int sort_search_plan(struct sort_run *run, uint64_t memory, unsigned lanes)
     struct sort_census census = {.bytes = run->in_bytes,
                                  .processes = run->processes,
                                  .item_bytes = run->item_bytes,
-                                 .least_item = run->item_bytes};
+                                 .least_item = run->item_bytes,
+                                 .more_bytes = options->count ? 8 : 0};
     uint64_t worth = run->in_bytes / run->processes / (256 << 10) + 1;
     int code = 0;
 
@@ -408,6 +409,27 @@ static void note_disks(struct sort_run *run)
     result->processes = run->processes;
 }
 
+/* What does not go together. */
+static int refuse_options(const struct sort_run *run, const char *in)
+{
+    const struct poise_sort_options *options = run->options;
+    bool totals = sort_has_totals(run);
+
+    if (run->world && (options->head > 0 || totals)) {
+        return poise_error_set(EINVAL, "sort", in,
+                               "one process finds the first items and adds up, "
+                               "not %u",
+                               run->processes);
+    }
+    if (totals && (!options->unique || run->shape <= SORT_WORDS_64 ||
+                   poise_sort_keys_count(options->sums) > SORT_MOST_SUMS)) {
+        return poise_error_set(EINVAL, "sort", in,
+                               "of lines and records that are unique 8 fields "
+                               "at most are added up");
+    }
+    return 0;
+}
+
 /* 1: there were too few descriptors, and nothing is lost yet. */
 static int run_once(struct sort_run *run, const char *in, const char *out)
 {
@@ -417,10 +439,8 @@ static int run_once(struct sort_run *run, const char *in, const char *out)
     if (code == 0) {
         code = refuse_same(&run->in, out, options->in_place);
     }
-    if (code == 0 && run->world && options->head > 0) {
-        code = poise_error_set(EINVAL, "sort", in,
-                               "one process finds the first items, not %u",
-                               run->processes);
+    if (code == 0) {
+        code = refuse_options(run, in);
     }
     code = extmem_agree(run->world, code);
     if (code == 0) {

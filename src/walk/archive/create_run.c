@@ -1,6 +1,7 @@
 /* One archive from its operands to its name: parts, the walk, what ranks have
  * for each other, the index. */
 #include "create.h"
+#include "walk/engine/engine.h"
 
 #include <poise/output.h>
 
@@ -581,6 +582,10 @@ int poise_archive_create(struct poise_world *world,
     tar_spool_init(&c.later);
     int code = check(options);
     code = world ? poise_world_agree(world, code) : code;
+    code = code < 0 ? code
+                    : walk_agree_where(world, options->archive[0] != '/'
+                                                  ? options->archive
+                                                  : NULL);
     code = code < 0 ? code : identify(&c);
     code = code < 0 ? code : parts_open(&c);
     code = world ? poise_world_agree(world, code) : code;

@@ -4,6 +4,7 @@
  * attributes of directories, is kept as the place of its header (wait.c).
  */
 #include "extract.h"
+#include "walk/engine/engine.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -581,7 +582,12 @@ int poise_archive_extract(struct poise_world *world,
     tar_spool_init(&x.dirs);
     tar_spool_init(&x.headers);
     tar_jobs_init(&x.jobs);
-    int code = extract_names_create(&x);
+    int code = walk_agree_where(
+        world, options->destination && options->destination[0] != '/'
+                   ? options->destination
+               : options->archive[0] != '/' ? options->archive
+                                            : NULL);
+    code = code < 0 ? code : extract_names_create(&x);
     code = code < 0 ? code : extract_open(&x);
     code = code < 0 ? code : destination_open(&x);
     code = extract_agree(&x, code);

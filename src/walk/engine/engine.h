@@ -21,4 +21,9 @@ static inline char walk_type_letter(unsigned mode)
  * the hook error, as for what the walk itself cannot read. */
 void walk_entry_failed(const struct poise_walk_entry *entry);
 
+/** Paths that do not begin with a slash mean the same on all ranks: `relative`
+ * is one of them, or NULL: there is none. -EINVAL: the ranks have different
+ * working directories. Collective; returns on all alike. */
+int walk_agree_where(struct poise_world *world, const char *relative);
+
 #endif

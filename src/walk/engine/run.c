@@ -2,12 +2,14 @@
  * One run: the walk as a user of the task pool.
  */
 #include "internal.h"
+#include "walk/engine/engine.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     WALK_SLOW_NS = 20000, /* an entry that takes longer is slow */
@@ -450,6 +452,58 @@ static int walk_check(const struct poise_walk_options *options, int size)
     return 0;
 }
 
+/* Whether the working directory is the one of this name. */
+static bool is_here(const char *path)
+{
+    struct stat here, there;
+    return stat(".", &here) == 0 && stat(path, &there) == 0 &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+int walk_agree_where(struct poise_world *world, const char *relative)
+{
+    struct poise_buf first = {0};
+    uint64_t asked = relative != NULL;
+    if (!world || poise_world_size(world) == 1) {
+        return 0;
+    }
+    int code = poise_world_reduce(world, POISE_MAX, &asked, 1);
+    if (code < 0 || !asked) {
+        return code;
+    }
+    char *here = getcwd(NULL, 0);
+    if (poise_world_rank(world) == 0) {
+        poise_buf_puts(&first, here ? here : "");
+    }
+    code = poise_world_broadcast(world, 0, &first);
+    const char *there = poise_buf_str(&first);
+    if (code == 0 && here && there[0] && strcmp(here, there) != 0 &&
+        !is_here(there)) {
+        code = poise_error_set(EINVAL, "find", relative ? relative : "",
+                               "rank %d works in '%s', rank 0 in '%s': give "
+                               "paths that begin with /",
+                               poise_world_rank(world), here, there);
+    }
+    poise_buf_free(&first);
+    free(here);
+    return poise_world_agree(world, code);
+}
+
+static const char *relative_of(const struct poise_walk_options *options)
+{
+    for (size_t i = 0; options->roots_fd <= 0 && i < options->root_count; i++) {
+        const char *other =
+            options->counterparts ? options->counterparts[i] : NULL;
+        if (options->roots[i][0] != '/') {
+            return options->roots[i];
+        }
+        if (other && other[0] != '/') {
+            return other;
+        }
+    }
+    return NULL;
+}
+
 static int walk_agree(struct walk *walk, int code)
 {
     return walk->world ? poise_world_agree(walk->world, code) : code;
@@ -581,6 +635,10 @@ int poise_walk_run(struct poise_world *world,
     struct poise_walk_result own = {0};
     uint64_t start = poise_clock_ns();
     int code = walk_check(options, walk.size);
+    if (code < 0) {
+        return code;
+    }
+    code = walk_agree_where(world, relative_of(options));
     if (code < 0) {
         return code;
     }

@@ -100,46 +100,45 @@ static int put_figures(const struct cli_tree_figures *figures,
     return code;
 }
 
-static int put_counts(const struct cli_tree_figures *figures,
-                      struct poise_page *page)
+int cli_tree_put_counts(struct poise_page *page,
+                        const struct cli_tree_count *counts)
 {
     static const struct poise_column columns[] = {{"number", POISE_ALIGN_RIGHT},
                                                   {"of", POISE_ALIGN_LEFT}};
     struct poise_table *table;
-    int code = poise_page_section(page, figures->done, NULL);
+    int code = poise_table_create(columns, 2, &table);
 
-    code = code ? code : poise_table_create(columns, 2, &table);
     if (code < 0) {
         return code;
     }
-    for (size_t i = 0; figures->counts[i].label && code == 0; i++) {
+    for (size_t i = 0; counts[i].label && code == 0; i++) {
         char number[24];
 
         snprintf(number, sizeof number, "%llu",
-                 (unsigned long long)figures->counts[i].value);
-        code = poise_table_row(
-            table, (const char *[]){number, figures->counts[i].label});
+                 (unsigned long long)counts[i].value);
+        code =
+            poise_table_row(table, (const char *[]){number, counts[i].label});
     }
     code = code ? code : poise_page_table(page, table);
     poise_table_destroy(table);
     return code;
 }
 
-static int put_sizes(const struct cli_tree_figures *figures,
-                     struct poise_page *page)
+int cli_tree_put_sizes(struct poise_page *page, const char *title,
+                       const uint64_t *sizes, size_t bins)
 {
     enum { MOST = 64 };
     const char *labels[MOST];
     struct poise_buf texts[MOST];
     double values[MOST];
-    size_t last = 0,
-           bins = figures->size_bins < MOST ? figures->size_bins : MOST;
+    size_t last = 0;
     int code;
 
     memset(texts, 0, sizeof texts);
+    bins = bins < MOST ? bins : MOST;
     for (size_t i = 0; i < bins; i++) {
-        last = figures->sizes[i] ? i : last;
-        values[i] = (double)figures->sizes[i];
+        last = sizes[i] ? i : last;
+        values[i] = (double)sizes[i];
         if (i == 0) {
             poise_buf_puts(&texts[i], "0");
         } else {
@@ -147,7 +146,7 @@ static int put_sizes(const struct cli_tree_figures *figures,
         }
         labels[i] = poise_buf_str(&texts[i]);
     }
-    code = poise_page_bars(page, &(struct poise_bars){.title = "Files, by size",
+    code = poise_page_bars(page, &(struct poise_bars){.title = title,
                                                       .x_label = "smaller than",
                                                       .y_label = "files",
                                                       .labels = labels,
@@ -225,13 +224,13 @@ static int put_speed(const struct cli_tree_page *run, struct poise_page *page)
     return code;
 }
 
-/* Of each rank: where its time went, and what it did. */
-static int put_ranks(const struct poise_walk_result *walk,
-                     struct poise_page *page)
+int cli_tree_put_times(struct poise_page *page,
+                       const struct poise_walk_result *walk,
+                       const char *entries)
 {
     enum { SERIES = 4, MOST = 256 };
-    static const char *const series[SERIES] = {"listing directories", "entries",
-                                               "communication", "idle"};
+    const char *const series[SERIES] = {"listing directories", entries,
+                                        "communication", "idle"};
     size_t ranks = (size_t)walk->size < MOST ? (size_t)walk->size : MOST;
     double *values = poise_alloc(ranks * SERIES, sizeof *values);
     char(*names)[24] = poise_alloc(ranks, sizeof *names);
@@ -304,14 +303,16 @@ static int fill(const struct cli_tree_page *run,
 {
     int code = put_figures(figures, page);
 
-    code = code ? code : put_counts(figures, page);
+    code = code ? code : poise_page_section(page, figures->done, NULL);
+    code = code ? code : cli_tree_put_counts(page, figures->counts);
     if (code == 0 && figures->sizes) {
-        code = put_sizes(figures, page);
+        code = cli_tree_put_sizes(page, "Files, by size", figures->sizes,
+                                  figures->size_bins);
     }
     code = code ? code : put_errors(run, page);
     code = code ? code : put_speed(run, page);
     if (code == 0 && figures->walk->profiles && figures->walk->stats) {
-        code = put_ranks(figures->walk, page);
+        code = cli_tree_put_times(page, figures->walk, "entries");
         code = code ? code : put_tasks(figures->walk, page);
     }
     return code;

@@ -7,6 +7,8 @@
 
 #include "job.h"
 
+#include <poise/report.h>
+
 #include <pthread.h>
 
 enum { CLI_TREE_SAMPLES = 512, CLI_TREE_ERRORS = 100, CLI_TREE_COUNTS = 16 };
@@ -26,7 +28,7 @@ struct cli_tree_page {
 /** What a command has to say. */
 struct cli_tree_figures {
     const char *title, *done; /**< "Files removed", ... in sections */
-    struct {
+    struct cli_tree_count {
         const char *label; /**< NULL: the end */
         uint64_t value;
     } counts[CLI_TREE_COUNTS];
@@ -48,5 +50,18 @@ void cli_tree_page_progress(struct cli_tree_page *page,
 /** Write it, on rank 0, and free it: 0, or the error, recorded. */
 int cli_tree_page_end(struct cli_tree_page *page, const struct cli_job *job,
                       const struct cli_tree_figures *figures);
+
+/* ---- parts of it, for a command that has a page of its own --------------- */
+
+/** A table of counts. */
+int cli_tree_put_counts(struct poise_page *page,
+                        const struct cli_tree_count *counts);
+/** Files by size: of [0] no, [i] less than 2^i bytes. */
+int cli_tree_put_sizes(struct poise_page *page, const char *title,
+                       const uint64_t *sizes, size_t bins);
+/** Where the time of each rank went; `entries`: what visits are called. */
+int cli_tree_put_times(struct poise_page *page,
+                       const struct poise_walk_result *walk,
+                       const char *entries);
 
 #endif

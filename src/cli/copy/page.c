@@ -1,4 +1,5 @@
 /* A copy as a page of plots: what, how fast, by whom, and what failed. */
+#include "cli/common/tree_page.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -36,30 +37,21 @@ static int figures(const struct cli_copy_outcome *copy, struct poise_page *page)
     return code;
 }
 
+/* What was not done is not in it. */
 static int counts_table(const struct cli_copy_outcome *copy,
                         struct poise_page *page)
 {
-    static const struct poise_column columns[] = {{"number", POISE_ALIGN_RIGHT},
-                                                  {"of", POISE_ALIGN_LEFT}};
-    struct poise_table *table;
-    int code = poise_table_create(columns, 2, &table);
+    struct cli_tree_count counts[CLI_COPY_COUNTS + 1] = {0};
+    size_t count = 0;
 
-    if (code < 0) {
-        return code;
-    }
-    for (size_t i = 0; i < CLI_COPY_COUNTS && code == 0; i++) {
-        uint64_t count = cli_copy_count(&copy->result->counts, i);
-        char number[24];
+    for (size_t i = 0; i < CLI_COPY_COUNTS; i++) {
+        uint64_t value = cli_copy_count(&copy->result->counts, i);
 
-        if (count > 0) {
-            snprintf(number, sizeof number, "%llu", (unsigned long long)count);
-            code = poise_table_row(table,
-                                   (const char *[]){number, cli_copy_words[i]});
+        if (value > 0) {
+            counts[count++] = (struct cli_tree_count){cli_copy_words[i], value};
         }
     }
-    code = code ? code : poise_page_table(page, table);
-    poise_table_destroy(table);
-    return code;
+    return cli_tree_put_counts(page, counts);
 }
 
 /* The first errors of each rank. */
@@ -121,41 +113,6 @@ static int undone_table(const struct cli_copy_outcome *copy,
     }
     code = code ? code : poise_page_table(page, table);
     poise_table_destroy(table);
-    return code;
-}
-
-static int sizes(const struct cli_copy_outcome *copy, struct poise_page *page)
-{
-    const uint64_t *bins = copy->result->counts.sizes;
-    const char *labels[POISE_COPY_SIZE_BINS];
-    struct poise_buf texts[POISE_COPY_SIZE_BINS];
-    double values[POISE_COPY_SIZE_BINS];
-    size_t last = 0;
-    int code;
-
-    memset(texts, 0, sizeof texts);
-    for (size_t i = 0; i < POISE_COPY_SIZE_BINS; i++) {
-        last = bins[i] ? i : last;
-        values[i] = (double)bins[i];
-        if (i == 0) {
-            poise_buf_puts(&texts[i], "0");
-        } else {
-            poise_human_bytes(&texts[i], UINT64_C(1) << i);
-        }
-        labels[i] = poise_buf_str(&texts[i]);
-    }
-    code = poise_page_bars(
-        page, &(struct poise_bars){.title = "Files copied, by size",
-                                   .x_label = "smaller than",
-                                   .y_label = "files",
-                                   .labels = labels,
-                                   .values = values,
-                                   .count = last + 1,
-                                   .unit = POISE_UNIT_COUNT,
-                                   .log_y = true});
-    for (size_t i = 0; i < POISE_COPY_SIZE_BINS; i++) {
-        poise_buf_free(&texts[i]);
-    }
     return code;
 }
 
@@ -222,42 +179,6 @@ static int speed(const struct cli_copy_outcome *copy, bool bytes,
     return code;
 }
 
-/* Where the time of each rank went. */
-static int times(const struct cli_copy_outcome *copy, struct poise_page *page)
-{
-    enum { SERIES = 4, MOST = 256 };
-    static const char *const series[SERIES] = {"listing directories", "copying",
-                                               "communication", "idle"};
-    const struct poise_walk_result *walk = &copy->result->walk;
-    size_t ranks = (size_t)walk->size < MOST ? (size_t)walk->size : MOST;
-    double *values = poise_alloc(ranks * SERIES, sizeof *values);
-    char(*names)[24] = poise_alloc(ranks, sizeof *names);
-    const char **labels = poise_alloc(ranks, sizeof *labels);
-    int code = values && names && labels ? 0 : -ENOMEM;
-
-    for (size_t r = 0; code == 0 && r < ranks; r++) {
-        const struct poise_walk_profile *p = &walk->profiles[r];
-
-        snprintf(names[r], sizeof names[r], "rank %zu", r);
-        labels[r] = names[r];
-        values[r * SERIES] = (double)p->readdir_ns;
-        values[r * SERIES + 1] =
-            (double)(p->visit_ns + p->stat_ns + p->other_ns);
-        values[r * SERIES + 2] = (double)p->comm_ns;
-        values[r * SERIES + 3] = (double)p->idle_ns;
-    }
-    if (code == 0) {
-        code = poise_page_stacks(
-            page, &(struct poise_stacks){"Time of each rank, all threads added",
-                                         "time", labels, series, values, ranks,
-                                         SERIES, POISE_UNIT_NS});
-    }
-    free(values);
-    free(names);
-    free(labels);
-    return code;
-}
-
 /* ---- the page ------------------------------------------------------------ */
 
 static int create(const struct cli_copy_outcome *copy, struct poise_page **page)
@@ -296,7 +217,10 @@ int cli_copy_page(const struct cli_copy_outcome *copy, struct poise_buf *out)
     code = figures(copy, page);
     code = code ? code : poise_page_section(page, "What was copied", NULL);
     code = code ? code : counts_table(copy, page);
-    code = code ? code : sizes(copy, page);
+    code = code
+               ? code
+               : cli_tree_put_sizes(page, "Files copied, by size",
+                                    result->counts.sizes, POISE_COPY_SIZE_BINS);
     code = code ? code : errors_table(copy, page);
     code = code ? code : undone_table(copy, page);
     if (code == 0 && result->samples) {
@@ -305,8 +229,7 @@ int cli_copy_page(const struct cli_copy_outcome *copy, struct poise_buf *out)
         code = code ? code : speed(copy, false, page);
     }
     if (code == 0 && result->walk.profiles) {
-        code = poise_page_section(page, "Where the time went", NULL);
-        code = code ? code : times(copy, page);
+        code = cli_tree_put_times(page, &result->walk, "copying");
     }
     code = code ? code : poise_page_html(page, out);
     poise_page_destroy(page);

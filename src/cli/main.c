@@ -21,6 +21,7 @@ const struct cli_command cli_commands[] = {
     {&cli_trace_show_command, cli_trace_show},
     {&cli_trace_run_command, cli_trace_run, true},
     {&cli_trace_attach_command, cli_trace_attach, true},
+    {&cli_trace_gather_command, cli_trace_gather, true},
     {&cli_trace_command, cli_trace},
     {&cli_bfs_command, cli_bfs},
     {&cli_bfs_convert_command, cli_bfs_convert, true},

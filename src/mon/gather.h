@@ -65,8 +65,9 @@ POISE_API int poise_gather_poll(struct poise_gather *gather, bool final);
 struct poise_gather_child {
     const char *name; /**< until the gather is destroyed */
     bool gone;
-    int code;               /**< why: 0 it closed; -ETIMEDOUT, -EPROTO, ... */
-    unsigned files;         /**< copies */
+    int code;       /**< why: 0 it closed; -ETIMEDOUT, -EPROTO, ... */
+    unsigned files; /**< copies */
+    unsigned ended; /**< of which all is here: their programs have ended */
     uint64_t records, lost; /**< lost: overwritten before they were asked for */
     uint64_t bytes;
 };

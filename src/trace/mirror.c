@@ -72,6 +72,12 @@ void poise_trace_mirror_counts(const struct poise_trace_mirror *mirror,
     *lost = mirror->lost;
 }
 
+bool poise_trace_mirror_ended(const struct poise_trace_mirror *mirror)
+{
+    return mirror->head &&
+           __atomic_load_n(&mirror->head->ended, __ATOMIC_ACQUIRE) == 1;
+}
+
 static int refuse(const struct poise_trace_mirror *mirror, const char *what)
 {
     return poise_error_set(EPROTO, "copy trace", mirror->path, "%s", what);

@@ -44,6 +44,9 @@ POISE_API void poise_trace_mirror_close(struct poise_trace_mirror *mirror);
  */
 POISE_API int poise_trace_mirror_put(struct poise_trace_mirror *mirror,
                                      const void *bytes, size_t len);
+/** Whether the writer ended, and all that it wrote is here. */
+POISE_API bool
+poise_trace_mirror_ended(const struct poise_trace_mirror *mirror);
 /** Records that are in it, and those that the feed came too late for. */
 POISE_API void
 poise_trace_mirror_counts(const struct poise_trace_mirror *mirror,

@@ -38,7 +38,8 @@ const struct cli_command *cli_find_subcommand(int count, char **words,
 extern const struct poise_command cli_walk_command, cli_du_command,
     cli_find_command, cli_copy_command, cli_help_command, cli_version_command,
     cli_trace_command, cli_trace_show_command, cli_trace_run_command,
-    cli_trace_attach_command, cli_completion_command, cli_man_command;
+    cli_trace_attach_command, cli_trace_gather_command, cli_completion_command,
+    cli_man_command;
 extern const struct poise_command cli_remove_command, cli_compare_command,
     cli_archive_command;
 extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
@@ -63,6 +64,7 @@ int cli_trace(int argc, char **argv);
 int cli_trace_show(int argc, char **argv);
 int cli_trace_run(int argc, char **argv);
 int cli_trace_attach(int argc, char **argv);
+int cli_trace_gather(int argc, char **argv);
 int cli_bfs(int argc, char **argv);
 int cli_bfs_convert(int argc, char **argv);
 int cli_cc(int argc, char **argv);

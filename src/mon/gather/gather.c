@@ -193,11 +193,13 @@ static int ask(struct child *child, bool final)
 static void count(struct child *child)
 {
     child->shown.records = child->shown.lost = 0;
+    child->shown.ended = 0;
     for (size_t i = 0; i < child->copy_count; i++) {
         uint64_t records, lost;
         poise_trace_mirror_counts(child->copies[i].mirror, &records, &lost);
         child->shown.records += records;
         child->shown.lost += lost;
+        child->shown.ended += poise_trace_mirror_ended(child->copies[i].mirror);
     }
 }
 

@@ -148,5 +148,5 @@ int poise_gather_serve(int in, int out, const char *path)
     }
     free(server.files);
     free(server.folder);
-    return code < 0 ? code : 0;
+    return code < 0 && code != -EPIPE && code != -ECONNRESET ? code : 0;
 }

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -235,6 +236,31 @@ static void what_comes_too_fast_is_left_out_of_all_ranks(void **state)
     end_ranks();
 }
 
+/* Twenty thousand calls take no more memory than the first two thousand. (The
+ * sanitizers' allocators do not say what is in use.) */
+static void memory_does_not_grow_with_the_run(void **state)
+{
+    (void)state;
+    struct poise_monitor *monitor = NULL;
+    struct poise_monitor_reader *reader = NULL;
+    size_t before = mallinfo2().uordblks, early = 0;
+    make_ranks();
+    assert_int_equal(poise_monitor_create(NULL, &monitor), 0);
+    assert_int_equal(
+        poise_monitor_reader_create(monitor, ranks[0].path, &reader), 0);
+    for (uint64_t i = 0; i < 20; i++) {
+        put_calls(1 + i * 1000, 1001 + i * 1000);
+        assert_int_equal(poise_monitor_reader_poll(reader, false), 0);
+        early = i == 1 ? mallinfo2().uordblks : early;
+    }
+    assert_int_equal(poise_monitor_operation(monitor, 0)->calls, 20000);
+    assert_int_equal(mallinfo2().uordblks, early);
+    assert_true(early - before < 2 << 20);
+    poise_monitor_reader_destroy(reader);
+    poise_monitor_destroy(monitor);
+    end_ranks();
+}
+
 static void it_runs_when_ranks_wait(void **state)
 {
     (void)state;
@@ -330,6 +356,7 @@ int main(void)
         cmocka_unit_test(stages_see_each_tuple_once_with_and_without_helpers),
         cmocka_unit_test(results_are_read_by_a_further_scope),
         cmocka_unit_test(what_comes_too_fast_is_left_out_of_all_ranks),
+        cmocka_unit_test(memory_does_not_grow_with_the_run),
         cmocka_unit_test(it_runs_when_ranks_wait),
         cmocka_unit_test(scopes_know_hosts_and_clusters),
     };

@@ -6,6 +6,7 @@
 #include "trace.h"
 
 #include <poise/monitor.h>
+#include <poise/monitor_system.h>
 #include <poise/query.h>
 #include <poise/report.h>
 
@@ -34,6 +35,7 @@ void monitor_queries_json(const struct monitor_queries *queries,
 struct monitor_run {
     const struct monitor_queries *queries;
     const struct poise_monitor *monitor;
+    const struct poise_monitor_system *system;
     struct poise_monitor_source source;
     struct poise_monitor_missing missing;
     const struct poise_monitor_operation **operations; /**< most time first */
@@ -43,7 +45,8 @@ struct monitor_run {
 
 /** Gather it. -ENOMEM. */
 int monitor_gather(const struct poise_monitor *monitor,
-                   const struct poise_monitor_reader *reader, int status,
+                   const struct poise_monitor_reader *reader,
+                   const struct poise_monitor_system *system, int status,
                    struct monitor_run *out);
 void monitor_free(struct monitor_run *run);
 

@@ -42,9 +42,11 @@ static void put_wrapper(struct poise_json *json,
     poise_json_end_object(json);
 }
 
-static void put_rank(struct poise_json *json,
+static void put_rank(struct poise_json *json, const struct monitor_run *run,
                      const struct poise_monitor_operation *operation, int i)
 {
+    struct poise_monitor_charge charge =
+        poise_monitor_system_charge(run->system, operation, i);
     const struct poise_monitor_rank *rank = &operation->ranks[i];
     poise_json_object(json, NULL);
     poise_json_i64(json, "rank", i);
@@ -56,6 +58,9 @@ static void put_rank(struct poise_json *json,
     poise_json_i64(json, "late_most_ns", rank->late_most_ns);
     poise_json_i64(json, "late_program_ns", rank->program_ns);
     poise_json_i64(json, "late_departure_ns", rank->departure_ns);
+    poise_json_i64(json, "late_queue_ns", charge.late.queue_ns);
+    poise_json_i64(json, "late_stopped_ns", charge.late.stopped_ns);
+    poise_json_u64(json, "late_by_system", charge.calls);
     poise_json_u64(json, "blamed", rank->caused);
     put_statistic(json, "arrival_wait", &rank->arrival_wait);
     put_statistic(json, "departure_wait", &rank->departure_wait);
@@ -85,6 +90,7 @@ static void put_worst(struct poise_json *json,
 }
 
 static void put_operation(struct poise_json *json,
+                          const struct monitor_run *run,
                           const struct poise_monitor_operation *operation)
 {
     struct poise_buf id = {0};
@@ -114,7 +120,7 @@ static void put_operation(struct poise_json *json,
     put_statistic(json, "broadcast", &operation->broadcast);
     poise_json_array(json, "by_rank");
     for (int i = 0; i < operation->size; i++) {
-        put_rank(json, operation, i);
+        put_rank(json, run, operation, i);
     }
     poise_json_end_array(json);
     poise_json_array(json, "longest");
@@ -148,7 +154,7 @@ int monitor_json(const struct monitor_run *run, struct poise_buf *out)
     }
     poise_json_array(&json, "operations");
     for (unsigned i = 0; i < run->count; i++) {
-        put_operation(&json, run->operations[i]);
+        put_operation(&json, run, run->operations[i]);
     }
     poise_json_end_array(&json);
     if (run->queries && run->queries->count > 0) {

@@ -309,7 +309,7 @@ static void put_on_terminal(struct monitor_live *live, struct poise_buf *text,
     }
 }
 
-static void send(struct poise_buf *out)
+static void put_out(struct poise_buf *out)
 {
     if (!out->error) {
         (void)!write(STDERR_FILENO, out->data, out->len);
@@ -336,7 +336,7 @@ void monitor_live_look(struct monitor_live *live)
         poise_buf_append(&out, text.data, text.len);
     }
     out.error = out.error ? out.error : text.error;
-    send(&out);
+    put_out(&out);
     poise_buf_free(&text);
     free(rows);
     live->shown_ns = now;
@@ -346,5 +346,5 @@ void monitor_live_end(struct monitor_live *live)
 {
     struct poise_buf out = {0};
     wipe(live, &out);
-    send(&out);
+    put_out(&out);
 }

@@ -27,11 +27,13 @@ static int compare(const void *left, const void *right)
 }
 
 int monitor_gather(const struct poise_monitor *monitor,
-                   const struct poise_monitor_reader *reader, int status,
+                   const struct poise_monitor_reader *reader,
+                   const struct poise_monitor_system *system, int status,
                    struct monitor_run *out)
 {
     unsigned count = poise_monitor_operations(monitor);
-    *out = (struct monitor_run){.monitor = monitor, .status = status};
+    *out = (struct monitor_run){
+        .monitor = monitor, .system = system, .status = status};
     poise_monitor_reader_source(reader, &out->source);
     poise_monitor_missing(monitor, &out->missing);
     out->operations = poise_alloc(count + 1, sizeof *out->operations);
@@ -182,6 +184,32 @@ static void put_head(const struct monitor_run *run, struct poise_buf *out)
     poise_buf_puts(out, "\n\n");
 }
 
+/* What of it the operating system did. */
+static void put_system(const struct monitor_run *run,
+                       const struct poise_monitor_operation *operation,
+                       int rank, struct poise_buf *out)
+{
+    struct poise_monitor_charge charge =
+        poise_monitor_system_charge(run->system, operation, rank);
+    int64_t queue = charge.late.queue_ns, stopped = charge.late.stopped_ns;
+    if (queue + stopped == 0) {
+        return;
+    }
+    poise_buf_puts(out, " The system kept it from running for ");
+    poise_human_ns(out, (uint64_t)(queue + stopped));
+    poise_buf_puts(out, " of that (");
+    if (queue > 0) {
+        poise_human_ns(out, (uint64_t)queue);
+        poise_buf_puts(out, " in a run queue");
+    }
+    if (stopped > 0) {
+        poise_buf_puts(out, queue > 0 ? ", " : "");
+        poise_human_ns(out, (uint64_t)stopped);
+        poise_buf_puts(out, " stopped");
+    }
+    poise_buf_puts(out, "): that is not the program's doing.");
+}
+
 /* Who costs most, over all operations: by how much less all would wait. */
 static void put_late(const struct monitor_run *run, struct poise_buf *out)
 {
@@ -221,6 +249,7 @@ static void put_late(const struct monitor_run *run, struct poise_buf *out)
                   (double)(rank->program_ns + rank->departure_ns));
         poise_buf_puts(out, " of it).");
     }
+    put_system(run, worst, late, out);
     poise_buf_puts(out, "\n");
 }
 

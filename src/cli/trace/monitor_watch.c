@@ -22,6 +22,7 @@ struct monitor_watch {
     struct monitor_queries queries;
     struct monitor_timeline *timeline;
     struct monitor_live *live;
+    struct poise_monitor_system *system;
 };
 
 /* ---- watching ----------------------------------------------------------- */
@@ -61,6 +62,7 @@ static int watch_all(struct monitor_watch *watch, monitor_ended_fn *ended,
         struct poise_monitor_source source;
         poise_monitor_reader_source(watch->reader, &source);
         is_over = ended(&source, arg);
+        poise_monitor_system_look(watch->system);
         if (failed == 0) {
             code = poise_monitor_reader_poll(watch->reader, is_over);
             failed = code < 0 ? code : 0;
@@ -118,7 +120,8 @@ static int report(const struct monitor_watch *watch, int status)
     const struct monitor_wants *wants = watch->wants;
     struct monitor_run run;
     struct poise_buf out = {0};
-    int code = monitor_gather(watch->monitor, watch->reader, status, &run);
+    int code = monitor_gather(watch->monitor, watch->reader, watch->system,
+                              status, &run);
     run.queries = &watch->queries;
     if (code < 0) {
         monitor_free(&run);
@@ -169,6 +172,10 @@ static int begin(struct monitor_watch *watch)
     code = code < 0 ? code
                     : poise_monitor_reader_over(watch->monitor, watch->scope,
                                                 &watch->reader);
+    if (code == 0) {
+        code = poise_monitor_system_create(watch->monitor, watch->path,
+                                           &watch->system);
+    }
     if (code == 0 && (wants->timeline || wants->report)) {
         code = monitor_timeline_create(watch->monitor, &watch->timeline);
     }
@@ -206,6 +213,7 @@ void monitor_watch_destroy(struct monitor_watch *watch)
         monitor_queries_free(&watch->queries);
         monitor_live_free(watch->live);
         monitor_timeline_free(watch->timeline);
+        poise_monitor_system_destroy(watch->system);
         poise_monitor_reader_destroy(watch->reader);
         poise_scope_destroy(watch->scope);
         poise_monitor_destroy(watch->monitor);

@@ -61,7 +61,8 @@ void folders_end(struct compare_inventory *inventory)
     free(inventory->out.steps);
 }
 
-static void bind(sqlite3_stmt *to, int64_t parent, const void *name, size_t len)
+static void bind_name(sqlite3_stmt *to, int64_t parent, const void *name,
+                      size_t len)
 {
     sqlite3_bind_int64(to, 1, parent);
     sqlite3_bind_blob(to, 2, len ? name : "", (int)len, SQLITE_STATIC);
@@ -75,7 +76,7 @@ static int number_of(struct compare_inventory *inventory, int64_t parent,
 {
     sqlite3_stmt *find = inventory->folders[FOLDER_FIND];
     sqlite3_stmt *add = inventory->folders[FOLDER_ADD];
-    bind(find, parent, name, len);
+    bind_name(find, parent, name, len);
     int step = sqlite3_step(find), code = 0;
     if (step == SQLITE_ROW) {
         *number = sqlite3_column_int64(find, 0);
@@ -84,7 +85,7 @@ static int number_of(struct compare_inventory *inventory, int64_t parent,
     }
     sqlite3_reset(find);
     if (step == SQLITE_DONE) {
-        bind(add, parent, name, len);
+        bind_name(add, parent, name, len);
         code = inventory_step(inventory, add);
         *number = sqlite3_last_insert_rowid(inventory->db);
     }
@@ -203,7 +204,7 @@ int folders_pass(struct compare_inventory *inventory, int64_t number,
                  const void *name, size_t len)
 {
     sqlite3_stmt *pass = inventory->folders[FOLDER_PASS];
-    bind(pass, number, name, len);
+    bind_name(pass, number, name, len);
     return inventory_step(inventory, pass);
 }
 

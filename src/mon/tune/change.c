@@ -18,9 +18,6 @@
 /* How much faster another tree must be expected to be than changes to this one,
  * whose times were measured. */
 #define OTHER_WORTH 0.03
-/* Where no change is expected to be faster: what may be slower by this much is
- * used all the same, since expectations are no more exact. */
-#define EXPLORE 0.05
 /* Of more ranks only the lowest of each host is looked at as a place to go. */
 #define ALL_RANKS 32
 
@@ -212,11 +209,13 @@ static double climb(struct search *search, int *parent, double ns,
 /* ---- what holds calls up --------------------------------------------------
  */
 
-static void say_cause(const struct tune_path *path, double ns,
+static void say_cause(const struct tune_path *path,
                       enum poise_tune_cause *cause, struct poise_buf *reason)
 {
+    double sum = 0;
     *cause = POISE_TUNE_ARRIVAL;
     for (int i = POISE_TUNE_ARRIVAL; i < POISE_TUNE_CAUSES; i++) {
+        sum += path->parts[i];
         if (path->parts[i] > path->parts[*cause]) {
             *cause = (enum poise_tune_cause)i;
         }
@@ -227,7 +226,7 @@ static void say_cause(const struct tune_path *path, double ns,
     }
     struct poise_buf part = {0}, all = {0};
     poise_human_ns(&part, (uint64_t)path->parts[*cause]);
-    poise_human_ns(&all, (uint64_t)(ns > 0 ? ns : 0));
+    poise_human_ns(&all, (uint64_t)sum);
     poise_buf_printf(reason, "%s: %s of %s ", poise_tune_cause_name(*cause),
                      poise_buf_str(&part), poise_buf_str(&all));
     switch (*cause) {
@@ -311,7 +310,7 @@ static int best_tree(struct search *search, double before_ns,
     return best;
 }
 
-static void choose(struct search *search, const int *parent,
+static void choose(struct search *search, const int *parent, double limit,
                    const struct poise_tune_options *options,
                    const struct tune_used *used, struct tune_change *out,
                    struct poise_buf *reason, int *other)
@@ -326,12 +325,19 @@ static void choose(struct search *search, const int *parent,
     int best = best_tree(search, out->before_ns, options, used, &other_ns);
     if (best >= 0) {
         take_parents(options->trees[best].tree, size, other);
+        double plain_ns = other_ns;
         other_ns = climb(search, other, other_ns, &more);
+        if (tune_is_used(used, tune_hash(other, size))) {
+            /* Changes lead back to where it was. */
+            take_parents(options->trees[best].tree, size, other);
+            other_ns = plain_ns;
+            poise_buf_reset(&more);
+        }
     }
     bool is_other =
         best >= 0 && !tune_is_used(used, tune_hash(other, size)) &&
         other_ns < (out->is_found ? out->after_ns * (1 - OTHER_WORTH)
-                                  : out->before_ns * (1 + EXPLORE));
+                                  : limit * out->before_ns);
     if (is_other) {
         memcpy(out->parent, other, (size_t)size * sizeof *other);
         out->after_ns = other_ns;
@@ -349,7 +355,7 @@ static void choose(struct search *search, const int *parent,
 
 int tune_change_find(const struct tune_costs *costs,
                      struct tune_predict *predict, const int *parent,
-                     const struct poise_tune_options *options,
+                     double limit, const struct poise_tune_options *options,
                      const struct tune_used *used, struct tune_change *out,
                      struct poise_buf *reason)
 {
@@ -371,8 +377,8 @@ int tune_change_find(const struct tune_costs *costs,
         }
         out->is_found = false;
         out->before_ns = tune_predict_call(predict, parent, &path);
-        say_cause(&path, out->before_ns, &out->cause, reason);
-        choose(&search, parent, options, used, out, reason, other);
+        say_cause(&path, &out->cause, reason);
+        choose(&search, parent, limit, options, used, out, reason, other);
         code = reason->error;
     }
     free(other);

@@ -98,12 +98,14 @@ bool tune_is_used(const struct tune_used *used, uint64_t hash);
 
 /*
  * The tree that is expected to be the fastest and was not used yet: found from
- * `parent` by changing what lies on the slowest path, or among `trees`. Says in
+ * `parent`, by changing what lies on the slowest path, or among `trees`. Where
+ * no change is expected to be faster, what may take `limit` times as long as
+ * `parent` will do: expectations are not exact. Says in
  * `reason` what holds calls up, and what is changed. -ENOMEM.
  */
 int tune_change_find(const struct tune_costs *costs,
                      struct tune_predict *predict, const int *parent,
-                     const struct poise_tune_options *options,
+                     double limit, const struct poise_tune_options *options,
                      const struct tune_used *used, struct tune_change *out,
                      struct poise_buf *reason);
 /* Ranks `a` and `b` change places in a tree; those of their hosts that join

@@ -18,6 +18,9 @@
 enum { TRIALS_MOST = 16, TRIALS_LEAST = 3, TRIALS_PART = 5 };
 /* Trials in a row that came to nothing, after which the analysis ends. */
 enum { FAILURES_MOST = 4 };
+/* Trials after which the model is trusted to a few percent. Found by trying, on
+ * the clusters of bench/mon/tune_hops.c, as is by how much. */
+enum { TRIALS_SURE = 4 };
 /* Trials of a settled tree, one after the other, that take another time: one
  * alone may be a disturbance. */
 enum { CHANGED_AFTER = 2 };
@@ -282,6 +285,17 @@ static int measure_next(struct poise_tuner *tuner, struct poise_tune_step *out)
     return go_back(tuner, out);
 }
 
+/* How much slower a tree may be expected to be and is used all the same, if
+ * nothing better is there: at first little is known, and the model may
+ * underrate the present tree. */
+static double limit_of(const struct poise_tuner *tuner)
+{
+    double predicted = tune_predict_call(tuner->predict, tuner->best, NULL);
+    double least = tuner->trials < TRIALS_SURE ? 1.3 : 1.05;
+    double rate = tuner->best_ns / predicted;
+    return rate > 1 ? least * rate : least;
+}
+
 static int change_part(struct poise_tuner *tuner, struct poise_tune_step *out)
 {
     struct tune_change change = {
@@ -290,9 +304,9 @@ static int change_part(struct poise_tuner *tuner, struct poise_tune_step *out)
     if (!change.parent) {
         return -ENOMEM;
     }
-    int code =
-        tune_change_find(&tuner->costs, tuner->predict, tuner->best,
-                         &tuner->options, &tuner->used, &change, &reason);
+    int code = tune_change_find(&tuner->costs, tuner->predict, tuner->best,
+                                limit_of(tuner), &tuner->options, &tuner->used,
+                                &change, &reason);
     out->cause = change.cause;
     bool is_over = tuner->trials >= tuner->options.trials_max ||
                    tuner->failures >= FAILURES_MOST;

@@ -62,6 +62,7 @@ class Bed:
             env=dict(os.environ, **(env or {})))
         if run.returncode:
             raise RuntimeError(f"{words}: {run.stderr.strip()[-400:]}")
+        self.said = run.stdout
         return run.stdout + run.stderr
 
     def late_us(self):
@@ -417,7 +418,54 @@ def sor(options):
                   "which costs two crossings whatever the allreduce does.")]
 
 
-CASES = {"wan-precision": precision, "wan-fidelity": fidelity, "wan-sizes": sizes, "wan-links": links,
+# Clusters to tune for: as the paper's Blade and 4W, and sites that are not
+# equally far from each other. Trees to begin with: poor ones, and the default.
+TUNED = [
+    ("8 hosts of one rank", "site a 8 lan 3ms 20Mbit\n", 8,
+     ("binary", "kary:1", None)),
+    ("4 hosts of three ranks", "site a 4 lan 3ms 20Mbit\n", 12,
+     ("flat", "binary", None)),
+    ("three sites of two hosts",
+     "site a 2 lan 1ms 20Mbit\nsite b 2 lan 1ms 20Mbit\n"
+     "site c 2 lan 1ms 20Mbit\nlink a b 5ms 20Mbit\n"
+     "link b c 15ms 20Mbit\nlink a c 15ms 20Mbit\n", 6,
+     ("binary", "flat", None)),
+]
+
+
+def tune(options):
+    """Trees by which a cluster begins, and by each of the three selectors."""
+    tables = []
+    for title, text, ranks, trees in TUNED:
+        rows = []
+        with Bed(text) as bed:
+            def run(tree, method, calls):
+                bed.mpi("ompi", ranks, POISE, "tune", "--json", "--size", "8",
+                        "--size", "16K", "--method", method, "--iterations",
+                        str(calls), *(["--tree", tree] if tree else []))
+                return json.loads(bed.said)
+            best = run(None, "measure", 8)
+            rule = run(None, "rule", 20)
+            for tree in trees:
+                for i, size in enumerate(run(tree, "analysis", 20)):
+                    rows.append([
+                        tree or "default", size["bytes"],
+                        f"{size['first_ns'] / 1e6:.2f}",
+                        f"{rule[i]['best_ns'] / 1e6:.2f}",
+                        f"{best[i]['best_ns'] / 1e6:.2f} / "
+                        f"{best[i]['trials']}",
+                        f"{size['best_ns'] / 1e6:.2f} / {size['trials']}",
+                        f"{size['first_ns'] / size['best_ns']:.2f}",
+                        f"{size['best_ns'] / best[i]['best_ns']:.3f}"])
+        tables.append(Table(
+            f"Allreduce tuned: {title}",
+            ["tree at first", "bytes", "ms at first", "rule ms",
+             "all measured ms / trees", "analysis ms / trees", "gain",
+             "of the best"], rows))
+    return tables
+
+
+CASES = {"wan-tune": tune, "wan-precision": precision, "wan-fidelity": fidelity, "wan-sizes": sizes, "wan-links": links,
          "wan-transfers": transfers, "wan-allreduce": allreduce,
          "wan-placements": placements, "wan-noise": noise,
          "wan-replay": replay, "wan-sor": sor}

@@ -33,6 +33,7 @@ const struct cli_command cli_commands[] = {
     {&cli_coll_command, cli_coll},
     {&cli_wan_command, cli_wan},
     {&cli_noise_command, cli_noise},
+    {&cli_tune_command, cli_tune},
     {&cli_send_command, cli_send, true},
     {&cli_tunnel_command, cli_tunnel},
     {&cli_vnc_record_command, cli_vnc_record, true},

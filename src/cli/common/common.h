@@ -52,7 +52,7 @@ extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
     cli_wire_model_command, cli_wire_cached_command;
 extern const struct poise_command cli_sort_command, cli_listrank_command,
     cli_send_command, cli_tunnel_command, cli_solve_command,
-    cli_desync_run_command;
+    cli_desync_run_command, cli_tune_command;
 int cli_walk(int argc, char **argv);
 int cli_du(int argc, char **argv);
 int cli_find(int argc, char **argv);
@@ -82,6 +82,7 @@ int cli_wire_model(int argc, char **argv);
 int cli_noise(int argc, char **argv);
 int cli_send(int argc, char **argv);
 int cli_tunnel(int argc, char **argv);
+int cli_tune(int argc, char **argv);
 int cli_sort(int argc, char **argv);
 int cli_listrank(int argc, char **argv);
 int cli_solve(int argc, char **argv);

@@ -547,6 +547,31 @@ static int run_operands(struct job *job, int count, char **operands)
     return status;
 }
 
+/* Whether something else is to be done than to sort. */
+static bool is_no_sort(const struct values *values)
+{
+    return values->check || values->quiet || values->check_how >= 0 ||
+           values->merge || values->generate != NOT_GIVEN;
+}
+
+/* What is for sorting alone. */
+static int check_sorting(const struct values *values)
+{
+    bool totals = values->count || values->order.sums.count > 0;
+
+    if (values->dry_run && (is_no_sort(values) || values->verify)) {
+        return refuse("--dry-run is for sorting alone");
+    }
+    if (values->head != NOT_GIVEN &&
+        (is_no_sort(values) || values->head == 0)) {
+        return refuse("--head is for sorting, and takes a number from 1 on");
+    }
+    if (totals && (is_no_sort(values) || values->verify)) {
+        return refuse("--count and --sum are for sorting");
+    }
+    return CLI_DONE;
+}
+
 /* What of the options fits together. */
 static int check_options(struct values *values, int count)
 {
@@ -555,15 +580,8 @@ static int check_options(struct values *values, int count)
     if (values->quiet && (values->check || values->check_how == 0)) {
         return refuse("-c and -C exclude each other");
     }
-    if (values->dry_run && (values->check || values->quiet || values->merge ||
-                            values->check_how >= 0 || values->verify ||
-                            values->generate != NOT_GIVEN)) {
-        return refuse("--dry-run is for sorting alone");
-    }
-    if (values->head != NOT_GIVEN &&
-        (values->head == 0 || values->check || values->quiet || values->merge ||
-         values->check_how >= 0 || values->generate != NOT_GIVEN)) {
-        return refuse("--head is for sorting, and takes a number from 1 on");
+    if (check_sorting(values) != CLI_DONE) {
+        return CLI_WRONG_USE;
     }
     if (values->names && count > 0) {
         return refuse("operands cannot be combined with --files0-from");
@@ -580,11 +598,6 @@ static int check_options(struct values *values, int count)
         if (strcmp(values->out, values->outs.items[0]) != 0) {
             return refuse("there are several outputs");
         }
-    }
-    if ((values->count || values->order.sums.count > 0) &&
-        (values->check || quiet || values->merge || values->check_how >= 0 ||
-         values->verify)) {
-        return refuse("--count and --sum are for sorting");
     }
     values->order.unique |= values->count || values->order.sums.count > 0;
     values->check |= quiet || values->check_how >= 0;

@@ -141,25 +141,51 @@ static int open_places(struct extmem_store *store, struct place *places,
     return open_disks(store, places, count, scratch->disk);
 }
 
+/* The folders, for free(). */
+static int list_places(const struct extmem_scratch *scratch, struct place **out,
+                       size_t *count)
+{
+    *count = scratch->folder_count > 0 ? scratch->folder_count : 1;
+    *out = poise_alloc(*count, sizeof **out);
+    if (!*out) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        (*out)[i].folder = scratch->folder_count > 0 ? scratch->folders[i]
+                                                     : scratch->default_folder;
+    }
+    return 0;
+}
+
 /* Make the files. */
 static int make_files(struct extmem_store *store)
 {
-    const struct extmem_scratch *scratch = &store->scratch;
-    size_t count = scratch->folder_count > 0 ? scratch->folder_count : 1;
-    struct place *places = poise_alloc(count, sizeof *places);
-    int code = 0;
+    struct place *places = NULL;
+    size_t count;
+    int code = list_places(&store->scratch, &places, &count);
 
     store->disks = poise_alloc(count, sizeof(struct poise_disk *));
     store->rooms = poise_alloc(count, sizeof *store->rooms);
-    if (!places || !store->disks || !store->rooms) {
+    if (code == 0 && (!store->disks || !store->rooms)) {
         code = -ENOMEM;
     }
-    for (size_t i = 0; i < count && code == 0; i++) {
-        places[i].folder = scratch->folder_count > 0 ? scratch->folders[i]
-                                                     : scratch->default_folder;
-    }
     if (code == 0) {
-        code = open_places(store, places, count, scratch);
+        code = open_places(store, places, count, &store->scratch);
+    }
+    free(places);
+    return code;
+}
+
+/* Folders that were named are looked at, needed or not: a name that is wrong
+ * shows at once. */
+static int check_places(const struct extmem_scratch *scratch)
+{
+    struct place *places = NULL;
+    size_t count;
+    int code = list_places(scratch, &places, &count);
+
+    if (code == 0) {
+        code = look_at_places(places, count);
     }
     free(places);
     return code;
@@ -174,7 +200,9 @@ int extmem_store_open(struct extmem_store *store,
     store->scratch = *scratch;
     store->is_open = true;
     store->is_lazy = scratch->need_bytes == 0;
-    code = store->is_lazy ? 0 : make_files(store);
+    code = !store->is_lazy             ? make_files(store)
+           : scratch->folder_count > 0 ? check_places(scratch)
+                                       : 0;
     if (code < 0) {
         extmem_store_close(store);
     }

@@ -4,7 +4,7 @@
  * that another process owns are sent to it; what others send is taken in by the
  * thread that the world belongs to, as by another lane.
  */
-#include "total.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* A bucket in memory: sorted, made unique, handed to the output. */
 #include "finish.h"
-#include "total.h"
 
 #include <errno.h>
 #include <string.h>

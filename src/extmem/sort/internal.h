@@ -292,6 +292,27 @@ int sort_cutter_feed(struct sort_cutter *cutter, const char *data, size_t len);
 /** A last line without a newline. */
 int sort_cutter_end(struct sort_cutter *cutter);
 
+/* ---- samples ------------------------------------------------------------ */
+
+enum { SORT_SAMPLES_AT_ONCE = 32 };
+
+struct sort_sample {
+    const struct sort_source *source;
+    size_t look, stride;
+    uint64_t reads;
+    char *memory;
+    struct extmem_fetch fetches[SORT_SAMPLES_AT_ONCE];
+    struct sort_key *keys; /**< `bytes` are offsets into the text */
+    size_t count, room;
+    struct poise_buf text, key;
+};
+
+/** About `reads` samples of sample->source, their keys in order. Collective if
+ * it is shared: then the first process has those of all. */
+int sort_sample_take(struct sort_sample *sample, uint64_t reads,
+                     bool is_shared);
+void sort_sample_free(struct sort_sample *sample);
+
 /* ---- thresholds --------------------------------------------------------- */
 
 /** Where a bucket ends: before the keys >= key, or > key if `after`. */
@@ -380,6 +401,41 @@ int sort_finish(struct sort_run *run, const struct sort_buckets *buckets);
 /** Whether a bucket fits the buffers, or need not. */
 bool sort_bucket_fits(const struct sort_run *run,
                       const struct sort_bucket *bucket);
+
+/* ---- what is added up of items with equal keys (total.c) ----------------- */
+
+/** 38 digits. */
+__extension__ typedef __int128 sort_wide;
+__extension__ typedef unsigned __int128 sort_wide_unsigned;
+
+enum { SORT_MOST_SUMS = 8 };
+
+/** A sum: of lines units of 10^-scale, of records units of 1 or `floating`. */
+struct sort_sum {
+    sort_wide units;
+    unsigned scale;
+    double floating;
+};
+
+struct sort_total {
+    uint64_t items;
+    struct sort_sum sums[SORT_MOST_SUMS];
+};
+
+/** Whether items change: they are counted, or fields of them added up. */
+static inline bool sort_has_totals(const struct sort_run *run)
+{
+    return run->options->count || run->options->sums;
+}
+/** Add an item (a line without its end). -ERANGE with the error set. */
+int sort_total_add(const struct sort_run *run, struct sort_total *total,
+                   const unsigned char *item, size_t len);
+int sort_total_merge(const struct sort_run *run, struct sort_total *total,
+                     const struct sort_total *other);
+/** Append the item that stands for all of them: its count, its fields. */
+int sort_total_put(const struct sort_run *run, const struct sort_total *total,
+                   const unsigned char *item, size_t len,
+                   struct poise_buf *out);
 
 /* ---- several processes -------------------------------------------------- */
 

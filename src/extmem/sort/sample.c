@@ -1,5 +1,5 @@
 /* Keys of a random sample of what is to be distributed. */
-#include "sample.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * processes have written their part, and not before. Until then a failure or a
  * crash leaves the input, and the output's old file if there was one.
  */
-#include "total.h"
+#include "internal.h"
 
 #include <poise/trace.h>
 
@@ -60,14 +60,16 @@ static int refuse_same(const struct extmem_inputs *in, const char *out,
 /* The mean length of lines, from a few looks. */
 static int look_at_lines(struct sort_run *run, struct sort_census *census)
 {
-    enum { LEAST = EXTMEM_PAGE, MOST = 1 << 16, LOOKS = 8, PART = 64 };
+    enum { LEAST = 1 << 14, MOST = 1 << 16, LOOKS = 8, PART = 64 };
     uint64_t look = run->in_bytes / (LOOKS * PART);
     uint64_t seen = 0, lines = 0;
     size_t room = MOST + 2 * EXTMEM_PAGE;
     char *memory = poise_huge_alloc(room), ending = sort_ending(&run->type);
     int code = memory ? 0 : -ENOMEM;
 
-    look = look < LEAST ? LEAST : look > MOST ? MOST : look;
+    /* All of what is small; else what matters little. */
+    look = look < LEAST ? LEAST : look;
+    look = look > MOST || run->in_bytes <= LOOKS * MOST ? MOST : look;
     for (unsigned i = 0; i < LOOKS && code == 0; i++) {
         struct extmem_fetch fetch;
         uint64_t at = run->in_bytes / LOOKS * i, left = run->in_bytes - at;
@@ -229,12 +231,18 @@ static int replace(struct sort_buckets *buckets, size_t i,
 
 /* Twice as many as it takes: they are not all alike, and one that is too large
  * is read and written once more. */
-static uint32_t parts_of(const struct sort_run *run, uint64_t bytes)
+static uint32_t parts_of(const struct sort_run *run,
+                         const struct sort_bucket *bucket)
 {
     enum { FEWEST = 8 };
-    uint64_t wanted = bytes / run->plan.bucket_limit * 2 + FEWEST;
+    const struct sort_plan *plan = &run->plan;
+    uint64_t wanted = bucket->bytes / plan->bucket_limit;
 
-    return wanted < run->plan.buckets ? (uint32_t)wanted : run->plan.buckets;
+    if (plan->entries > 0 && bucket->items / plan->entries > wanted) {
+        wanted = bucket->items / plan->entries;
+    }
+    wanted = wanted * 2 + FEWEST;
+    return wanted < plan->buckets ? (uint32_t)wanted : plan->buckets;
 }
 
 static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
@@ -242,9 +250,9 @@ static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
     struct sort_source source;
     struct sort_splitters splitters;
     struct sort_buckets parts = {0};
-    uint64_t bytes = buckets->items[i].bytes;
-    uint32_t count = parts_of(run, bytes);
-    uint64_t reads = sort_plan_sample(bytes, count, SORT_SAMPLE_PART);
+    uint32_t count = parts_of(run, &buckets->items[i]);
+    uint64_t reads =
+        sort_plan_sample(buckets->items[i].bytes, count, SORT_SAMPLE_PART);
     int code = sort_source_open(run, &buckets->items[i], &source);
 
     if (code < 0) {

@@ -2,7 +2,7 @@
  * Thresholds between buckets, from a random sample of the keys. A key that
  * fills a bucket by itself gets one of its own, which needs no sorting.
  */
-#include "sample.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

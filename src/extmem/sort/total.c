@@ -3,7 +3,7 @@
  * with fields that are the sums of theirs. Decimal numbers are added as they
  * are written: nothing is rounded.
  */
-#include "total.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

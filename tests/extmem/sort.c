@@ -533,6 +533,32 @@ static void test_long_lines(void **state)
 }
 
 /* Bytes of zero end no line and count. */
+/* Equal lines that are longer than a sample looks, and exceed the memory
+ * together. */
+static void test_long_equals(void **state)
+{
+    enum { LINES = 60, LONG = 20000 };
+    struct poise_sort_options options = options_of("lines", NULL, 700 * KB);
+    struct poise_sort_result result;
+    struct poise_buf text = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < 100 * LINES; i++) {
+        poise_buf_printf(&text, "%llu\n",
+                         (unsigned long long)poise_hash_u64(i) % 1000);
+        if (i % 100 == 0) {
+            memset(poise_buf_reserve(&text, LONG), 'y', LONG);
+            text.len += LONG;
+            poise_buf_putc(&text, '\n');
+        }
+    }
+    assert_int_equal(text.error, 0);
+    put_file(in_path, text.data, text.len);
+    poise_buf_free(&text);
+    check_sort(&options, 101 * LINES, &result);
+    assert_true(result.splits > 0);
+}
+
 static void test_zero_bytes(void **state)
 {
     static const char lines[] = "a\0\na\na\0\0b\na\0\0\n\0\n\n";
@@ -732,6 +758,7 @@ int main(void)
         cmocka_unit_test(test_unique_words),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_long_equals),
         cmocka_unit_test(test_zero_bytes),
         cmocka_unit_test(test_types_refused),
         cmocka_unit_test(test_bad_files),

@@ -133,6 +133,7 @@ struct sort_bucket {
     uint64_t bytes_before; /**< on those of lower rank */
     uint32_t number;       /**< parts of a split one have its number */
     bool uniform;          /**< all keys are equal */
+    bool stuck;            /**< it was parted by a sample, and stayed whole */
     /** Owned, one for each stream: of uniform ones of which one item is wanted,
      * which alone is there. NULL: all items are there. */
     struct sort_total *totals;
@@ -288,6 +289,7 @@ struct sort_cutter {
     int (*item)(void *arg, const unsigned char *item, size_t len);
     void *arg;
 };
+/** What cutter->item returned, if that is not 0: nothing more is handed out. */
 int sort_cutter_feed(struct sort_cutter *cutter, const char *data, size_t len);
 /** A last line without a newline. */
 int sort_cutter_end(struct sort_cutter *cutter);
@@ -362,6 +364,10 @@ sort_splitters_find_number(const struct sort_splitters *splitters, uint64_t x)
  * input. */
 int sort_splitters_make(const struct sort_source *source, uint32_t buckets,
                         uint64_t reads, struct sort_splitters *out);
+/** What precedes the first line of `source`, what equals it, what follows:
+ * where a sample parted nothing, since it looks at no whole line. */
+int sort_splitters_pivot(const struct sort_source *source,
+                         struct sort_splitters *out);
 void sort_splitters_free(struct sort_splitters *splitters);
 /** The bucket of a key: how many thresholds it has passed. */
 uint32_t sort_splitters_find(const struct sort_splitters *splitters,

@@ -259,11 +259,18 @@ static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
         return code;
     }
     /* Of what is in order already a read is one place only. */
-    code = sort_splitters_make(&source, count, reads > count ? reads : count,
-                               &splitters);
+    code = buckets->items[i].stuck
+               ? sort_splitters_pivot(&source, &splitters)
+               : sort_splitters_make(&source, count,
+                                     reads > count ? reads : count, &splitters);
     if (code == 0) {
         code = sort_distribute(run, &source, &splitters, &parts);
         sort_splitters_free(&splitters);
+    }
+    for (size_t j = 0; j < parts.count; j++) {
+        parts.items[j].stuck =
+            run->shape == SORT_TEXT &&
+            parts.items[j].items > buckets->items[i].items / 2;
     }
     sort_source_close(&source);
     if (code == 0) {

@@ -204,7 +204,7 @@ int sort_cutter_feed(struct sort_cutter *cutter, const char *data, size_t len)
         code = take_carry(cutter, data, len, &taken);
         data += taken;
     }
-    if (code < 0) {
+    if (code != 0) {
         return code;
     }
     if (cutter->item_bytes == 0) {

@@ -315,6 +315,95 @@ int sort_splitters_make(const struct sort_source *source, uint32_t buckets,
     return 0;
 }
 
+/* ---- by one line -------------------------------------------------------- */
+
+struct pivot {
+    const struct poise_sort_type *type;
+    struct sort_key key;
+    struct poise_buf room, line;
+};
+
+/* The first one is all that is wanted. */
+static int take_pivot(void *arg, const unsigned char *item, size_t len)
+{
+    struct pivot *pivot = arg;
+
+    poise_buf_append(&pivot->line, item, len);
+    poise_buf_str(&pivot->line);
+    if (pivot->line.error) {
+        return pivot->line.error;
+    }
+    pivot->key =
+        sort_key_of(pivot->type, (const unsigned char *)pivot->line.data, len,
+                    &pivot->room);
+    return pivot->room.error ? pivot->room.error : 1;
+}
+
+/* The first line of a source, however long; 1 if there is one. */
+static int find_pivot(const struct sort_source *source, struct pivot *pivot)
+{
+    enum { CHUNK = 16 << 10 };
+    const struct sort_run *run = source->run;
+    char *memory = poise_huge_alloc(extmem_reader_bytes(CHUNK));
+    int code = memory ? 0 : -ENOMEM;
+
+    for (unsigned i = 0; i < run->plan.lanes && code == 0; i++) {
+        struct extmem_part part = sort_source_part(source, i);
+        struct extmem_reader reader;
+        struct sort_cutter cutter = {.ending = sort_ending(&run->type),
+                                     .item = take_pivot,
+                                     .arg = pivot};
+        const char *data;
+        size_t len;
+
+        extmem_reader_open(&reader, &part, memory, CHUNK);
+        while (code == 0 &&
+               (code = extmem_reader_next(&reader, &data, &len)) > 0) {
+            code = sort_cutter_feed(&cutter, data, len);
+        }
+        extmem_reader_close(&reader);
+        poise_buf_free(&cutter.carry);
+    }
+    poise_huge_free(memory, extmem_reader_bytes(CHUNK));
+    return code;
+}
+
+int sort_splitters_pivot(const struct sort_source *source,
+                         struct sort_splitters *out)
+{
+    struct sort_splitters splitters = {.rules = source->run->type.keys};
+    struct pivot pivot = {.type = &source->run->type};
+    int code = find_pivot(source, &pivot);
+
+    if (code == 0) {
+        code = poise_error_set(EIO, "sort", NULL, "there is no whole line");
+    }
+    splitters.thresholds = poise_alloc(2, sizeof *splitters.thresholds);
+    splitters.uniform = poise_alloc(3, sizeof *splitters.uniform);
+    if (code > 0 && (!splitters.thresholds || !splitters.uniform)) {
+        code = -ENOMEM;
+    }
+    if (code > 0) {
+        add_threshold(&splitters, &pivot.key, false);
+        add_threshold(&splitters, &pivot.key, true);
+        code = keep_keys(&splitters);
+    }
+    if (code == 0) {
+        code = make_tree(&splitters);
+    }
+    if (code == 0) {
+        code = make_cells(&splitters);
+    }
+    poise_buf_free(&pivot.room);
+    poise_buf_free(&pivot.line);
+    if (code < 0) {
+        sort_splitters_free(&splitters);
+        return code;
+    }
+    *out = splitters;
+    return 0;
+}
+
 void sort_splitters_free(struct sort_splitters *splitters)
 {
     free(splitters->thresholds);

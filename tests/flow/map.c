@@ -566,6 +566,24 @@ static void test_line_left(void **state)
     }
 }
 
+/* Nodes that have freed nothing, since somebody might still ask for it, seem to
+ * be at the beginning: a line is drawn after the last one all the same. */
+static void test_line_grows(void **state)
+{
+    (void)state;
+    static struct stage s;
+    for (int64_t line = -1; line < 7; line++) {
+        stage_set(&s);
+        s.map.line = line;
+        s.map.next_line = -1;
+        for (unsigned n = 0; n < SOME; n++) {
+            s.nodes[n].report.forgot = s.nodes[n].report.missed = -1;
+        }
+        assert_int_equal(map_line(&s.map), 0);
+        assert_true(s.map.next_line > line);
+    }
+}
+
 /* Young's formula; and whatever a line costs, and however often nodes die, all
  * of them together take no more of the time than 3 %. */
 static void test_line_interval(void **state)
@@ -636,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_not_quiet),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_line_left),
+        cmocka_unit_test(test_line_grows),
         cmocka_unit_test(test_line_interval),
         cmocka_unit_test_setup_teardown(test_map_killed, limit, end),
         cmocka_unit_test_setup_teardown(test_map_killed_at_once, limit, end),

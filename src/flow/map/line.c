@@ -88,7 +88,21 @@ static bool is_due(struct map *map)
                      : map_line_pays(map, (double)poise_clock_ns());
 }
 
-/* A version that no node is beyond when it hears of it. */
+/* The version before which a node can draw no line, or need not: what it has
+ * not freed, because somebody may still ask for it, says nothing of how far it
+ * is.
+ */
+static int64_t reached(const struct map *map, const struct map_node *node)
+{
+    int64_t at = node->report.forgot;
+    for (uint32_t f = 0; f < map->job->file_count; f++) {
+        int64_t low = node->files ? node->files[f].low : 0;
+        at = low < INT64_MAX && low - 1 > at ? low - 1 : at;
+    }
+    return at;
+}
+
+/* A version that no node is beyond when it hears of it; after the last line. */
 static int64_t line_ahead(const struct map *map)
 {
     double now = (double)poise_clock_ns(), farthest = 0;
@@ -96,7 +110,7 @@ static int64_t line_ahead(const struct map *map)
     for (unsigned n = 0; n < map->count; n++) {
         const struct map_node *node = &map->nodes[n];
         double age = now - (double)node->reported_ns;
-        double at = (double)node->report.forgot +
+        double at = (double)reached(map, node) +
                     node->speed * (age + map->line_lead_ns);
         farthest = node->alive && at > farthest ? at : farthest;
         known &= !node->alive || node->speed > 0;
@@ -105,6 +119,7 @@ static int64_t line_ahead(const struct map *map)
     int64_t period = map->options->replicate, line;
     line = farthest < 1e18 ? (int64_t)farthest + (known ? 1 : window + 1)
                            : INT64_MAX / 2;
+    line = line > map->line ? line : map->line + 1;
     return period > 0 && map->options->replicate != POISE_FLOW_REPLICATE_NEVER
                ? (line + period - 1) / period * period
                : line;

@@ -175,6 +175,7 @@ void flow_block_rollback(struct flow_node *node, int64_t line)
             struct flow_block *block = *at;
             block->uses = block->unsent = block->reader_count = 0;
             block->unresolved = false;
+            block->copied = 0; /* copies on their way are not kept */
             if (block->made && block->key.version <= line &&
                 block->keep_to >= line) {
                 at = &block->next;

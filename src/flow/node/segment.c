@@ -339,7 +339,7 @@ int flow_node_line(struct flow_node *node, int64_t line)
     int code = 0;
     node->line_told = false;
     node->next_line = line;
-    if (node->forgot > line) {
+    if (node->forgot > line || line <= node->line) {
         node->missed = line;
         node->next_line = -1;
         return 0;

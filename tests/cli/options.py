@@ -157,6 +157,17 @@ def findings(listing=LISTING, document=DOCUMENT):
 class Options(unittest.TestCase):
     maxDiff = None
 
+    def test_man_pages(self):
+        """The build makes a page for each command that help lists."""
+        text = subprocess.run([POISE, "help"], check=True, capture_output=True,
+                              text=True).stdout
+        listed = re.search(r"The subcommands are:\n\n(.*?)\n\n", text, re.S)[1]
+        commands = {line[4:17].strip() for line in listed.splitlines()}
+        with open(os.path.join(ROOT, "docs/man/meson.build"),
+                  encoding="utf-8") as file:
+            made = re.search(r"man_commands = \[(.*?)\]", file.read(), re.S)[1]
+        self.assertEqual(commands, set(re.findall(r"'([^']+)'", made)))
+
     def test_real(self):
         self.assertEqual(findings(), [])
         self.assertGreater(len(read_listing(LISTING)), 250)

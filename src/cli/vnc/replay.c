@@ -26,8 +26,7 @@ static const struct poise_option options[] = {
 const struct poise_command cli_vnc_replay_command = {
     .name = "vnc replay",
     .operands = "FILE",
-    .summary = "say what is in a recorded session of a screen, and what it "
-               "costs to send",
+    .summary = "say what a recorded session of a screen holds and costs",
     .description =
         "Reads a session that poise vnc record wrote, checks that its last "
         "picture is the one that was recorded, and prints its size and what "

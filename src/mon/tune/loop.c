@@ -198,16 +198,16 @@ static void set_times(struct record *records, int count,
     }
 }
 
-/* A call whose parts are there, from all ranks' records of it. */
-static void add_call(const struct record *const *records, int call, int size,
+/* A call whose parts are there: rank R's is `calls` * R records behind the
+ * first. */
+static void add_call(const struct record *records, int calls, int size,
                      struct poise_monitor_span *spans,
                      struct poise_tuner *tuner, struct poise_tune_shares *out)
 {
     struct poise_monitor_verdict verdict;
     for (int rank = 0; rank < size; rank++) {
-        const struct record *record = &records[rank][call];
-        if (!record->is_whole ||
-            record->sequence != records[0][call].sequence) {
+        const struct record *record = &records[(size_t)rank * (size_t)calls];
+        if (!record->is_whole || record->sequence != records->sequence) {
             return;
         }
         spans[rank] = (struct poise_monitor_span){
@@ -237,20 +237,24 @@ static void add_call(const struct record *const *records, int call, int size,
 static int add_calls(const struct poise_buf *all, int size, int calls,
                      struct poise_tuner *tuner, struct poise_tune_shares *out)
 {
-    const struct record **records = poise_alloc((size_t)size, sizeof *records);
+    size_t count = (size_t)calls;
+    /* Blobs may lie at any address. */
+    struct record *records = poise_alloc((size_t)size * count, sizeof *records);
     struct poise_monitor_span *spans = poise_alloc((size_t)size, sizeof *spans);
     struct poise_reader reader = poise_reader_of(all->data, all->len);
     int code = records && spans ? 0 : -ENOMEM;
     for (int rank = 0; rank < size && code == 0; rank++) {
         size_t len;
-        records[rank] = poise_reader_blob(&reader, &len);
-        if (!records[rank] || len != (size_t)calls * sizeof **records) {
+        const void *blob = poise_reader_blob(&reader, &len);
+        if (!blob || len != count * sizeof *records) {
             code = poise_error_set(EBADMSG, "tune a tree", NULL,
                                    "rank %d sent no records", rank);
+        } else {
+            memcpy(&records[(size_t)rank * count], blob, len);
         }
     }
     for (int call = 0; call < calls && code == 0; call++) {
-        add_call(records, call, size, spans, tuner, out);
+        add_call(&records[call], calls, size, spans, tuner, out);
     }
     free(records);
     free(spans);

@@ -123,6 +123,8 @@ struct run {
     const char *const *roots;
     size_t count;
     const char *target;
+    bool is_copy; /* the target, not a folder of copies: it was not there, and
+                     from now on only -T says so */
     struct poise_buf lines;
 };
 
@@ -314,9 +316,10 @@ static void say_interrupted(const struct run *run)
 
     cli_say("copy",
             "what has its name is whole: %llu files; %llu directories were "
-            "begun and not finished, and others not begun; --resume goes on",
-            (unsigned long long)all->files,
-            (unsigned long long)all->unfinished);
+            "begun and not finished, and others not begun; the same with "
+            "%s--resume goes on",
+            (unsigned long long)all->files, (unsigned long long)all->unfinished,
+            run->is_copy ? "-T " : "");
 }
 
 /* A few of them: --json and --report have more. */
@@ -334,7 +337,8 @@ static void say_undone(const struct run *run)
         poise_buf_free(&name);
     }
     if (result->undone_more || count < result->undone_count) {
-        cli_say("copy", "and more is not done: -n --resume lists all of it");
+        cli_say("copy", "and more is not done: -n %s--resume lists all of it",
+                run->is_copy ? "-T " : "");
     }
 }
 
@@ -435,6 +439,9 @@ static int copy(const struct values *values, struct poise_walk_filter *filter,
         .count = count - 1,
         .target = words[count - 1],
     };
+    run.is_copy =
+        values->is_name ||
+        (count == 2 && access(run.target, F_OK) < 0 && errno == ENOENT);
     bool says = values->verbose || (values->dry && !values->json);
     struct poise_copy_options asked = {
         .walk = {.roots = words,

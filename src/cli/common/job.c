@@ -165,7 +165,7 @@ int cli_job_code(struct cli_job *job, int code, uint64_t errors)
 {
     if (code == -EINTR) {
         if (job->rank == 0) {
-            cli_say(job->name, "interrupted; what follows is incomplete");
+            cli_say(job->name, "interrupted: not all was done");
         }
         return CLI_PARTLY;
     }

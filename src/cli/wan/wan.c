@@ -59,8 +59,9 @@ const struct poise_command cli_wan_command = {
                 "capture SITE SITE FILE | record HOST:PORT",
     .summary = "emulate several clusters, far apart, on this machine",
     .description =
-        "'up' makes a host of each line's hosts: namespaces with a network of "
-        "their own, joined by a gateway that delays and paces every packet as "
+        "'up' makes the hosts that a topology names: namespaces with a network "
+        "of their own, joined by a gateway that delays and paces every packet "
+        "as "
         "the topology says. 'exec' runs a command on one host, 'run' an MPI "
         "program over all of them, 'status' shows what each link carried and "
         "how late the gateway was, 'down' takes everything away, also what a "

@@ -37,7 +37,8 @@ static int put_link(struct extract *x, struct extract_worker *w,
     code = dirfd < 0 ? dirfd : entry_make_link(fd, target, dirfd, last, &taken);
     if (code == -ENOENT) {
         code = poise_error_set(ENOENT, "link", m->name,
-                               "'%s', which it is a name of, is not there",
+                               "it is a hard link to '%s', which is not "
+                               "there: extract that, too",
                                m->link);
     }
     if (code == 0 && fstatat(dirfd, last, &st, AT_SYMLINK_NOFOLLOW) == 0) {

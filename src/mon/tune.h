@@ -131,7 +131,8 @@ POISE_API void poise_tune_trees_free(struct poise_tune_tree *trees, int count);
 struct poise_tune_loop;
 
 /** A loop that begins with `tree`, NULL: as poise_coll_create, for messages of
- * up to `bytes_max`. Records go into memory, or into the trace in force.
+ * up to `bytes_max`. Records go into memory, or into the trace in
+ * force: ranks that are threads of one process need one (poise_trace_use).
  * Collective over the world, which must outlive it; agrees. */
 POISE_API int poise_tune_loop_create(struct poise_world *world,
                                      const struct poise_coll_tree *tree,

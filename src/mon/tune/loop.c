@@ -39,7 +39,8 @@ struct poise_tune_loop {
 
 static int begin_trace(struct poise_tune_loop *loop)
 {
-    struct poise_trace *trace = poise_trace_in_force;
+    struct poise_trace *trace =
+        __atomic_load_n(&poise_trace_in_force, __ATOMIC_ACQUIRE);
     int code = 0;
     if (!trace) {
         struct poise_trace_options options = {
@@ -51,8 +52,9 @@ static int begin_trace(struct poise_tune_loop *loop)
     if (code == 0) {
         code = poise_trace_view_of(trace, &loop->view);
     }
-    if (code == 0) {
-        poise_trace_use(trace);
+    /* One that is in force stays so, beside other ranks of this process. */
+    if (code == 0 && loop->trace) {
+        poise_trace_use(loop->trace);
     }
     return code;
 }

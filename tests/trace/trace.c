@@ -725,8 +725,8 @@ static int remove_scratch(void **state)
 static void test_pause(void **state)
 {
     (void)state;
-    char path[] = "/tmp/poise-pause-XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEMPORARY_BYTES];
+    int fd = mkstemp(temporary_name(path, "pause"));
     struct poise_trace *trace;
     struct poise_trace_info info;
     struct poise_trace_view *view;

@@ -266,7 +266,7 @@ struct poise_flow_options {
      * what is needed after it is with its owner and with copies on two more
      * nodes (as many as there are), so that any two may die. After multiples
      * of so many versions, as often as nodes can; 0: as often as pays, by what
-     * copies were measured to cost (Young, Daly), for at most 3 % of the time;
+     * copies were measured to cost (Young, Daly), aiming at 3 % of the time;
      * POISE_FLOW_REPLICATE_NEVER. */
     unsigned replicate;
     /** Nodes that are started in the place of dead ones, at most. They get

@@ -57,7 +57,7 @@ struct cli_flow {
          .help = "after versions that N divides, keep copies on two other "    \
                  "nodes, so that any two may die and little is computed "      \
                  "again; 0: never (default: as often as pays, by what copies " \
-                 "are measured to cost, for at most 3 % of the time)",         \
+                 "are measured to cost; aims at 3 % of the time)",             \
          .offset = offsetof(type, member.replicate),                           \
          .min = 0,                                                             \
          .max = 1000000},                                                      \

@@ -158,7 +158,7 @@ static int body_read(int rank, int size)
     uint64_t *mine = words(rank, WORDS);
     char *unused = wrap_malloc(2 * MIB);
     CHECK(unused != NULL && size > 1);
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 20; round++) {
         MPI_Barrier(MPI_COMM_WORLD);
         CHECK(words_are(mine, rank, 0, WORDS));
     }

@@ -274,6 +274,55 @@ static void test(void)
 }
 """
 
+# What 20 allreduces read and write, with operands on the stack, and in memory
+# that is swapped.
+SMALL = """
+static long moved(const char *what)
+{
+    static char line[200];
+    long bytes = 0;
+    FILE *file = fopen("/proc/self/io", "r");
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, what, strlen(what)) == 0) {
+            bytes = atol(line + strlen(what));
+        }
+    }
+    fclose(file);
+    return bytes;
+}
+static void series(long *mine, long *sum)
+{
+    for (int k = 0; k < 3; k++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    long in = rank == 0 ? moved("read_bytes:") : 0;
+    long out = rank == 0 ? moved("write_bytes:") : 0;
+    for (int k = 0; k < 20; k++) {
+        *mine = rank + k;
+        MPI_Allreduce(mine, sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+        check(*sum == (long)size * (size - 1) / 2 + (long)k * size, "a sum");
+    }
+    if (rank == 0) {
+        printf("%ld %ld\\n", moved("read_bytes:") - in,
+               moved("write_bytes:") - out);
+    }
+}
+static void test(void)
+{
+    enum { BYTES = 12 << 20 };
+    char *data = malloc(BYTES);
+    check(data != NULL, "malloc");
+    memset(data, rank + 1, BYTES);
+    long mine, sum;
+    series(&mine, &sum);
+    series((long *)(data + (5 << 20)), (long *)(data + (5 << 20)) + 1);
+    for (long i = 0; i < BYTES; i++) {
+        check(data[i] == (char)(rank + 1) ||
+              (i >= 5 << 20 && i < (5 << 20) + 16), "data");
+    }
+}
+"""
+
 # The disk is filled by others while the ranks run.
 FILLED = HEAD + """
 #include <fcntl.h>
@@ -417,6 +466,23 @@ static void test(void)
 
     def test_group_replicated(self):
         self.in_group(40, self.compile(REPLICATED, "-DMEGABYTES=4"))
+
+    def test_small_collectives(self):
+        """Contexts of eight times the memory: an allreduce whose operands are
+        on the stack reads and writes nothing, as the kernel counts it; one of
+        an operand in each context, no context; and data stay what they are."""
+        program = self.compile(HEAD + SMALL)
+        result = self.ranks(32, program, "--memory", "48M")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        found = re.match(r"(\d+) (\d+)\n(\d+) (\d+)\ndone\n$",
+                         result.stdout)
+        self.assertTrue(found, result.stdout)
+        stack, written, heap, _ = (int(number) for number in found.groups())
+        # A page or two of the program itself may come late.
+        self.assertLess(stack, 1 << 20)
+        self.assertLess(written, 1 << 20)
+        # 32 operands of 20 allreduces, each a page here, and an extent there.
+        self.assertLess(heap, 20 * 32 * (2 << 20) / 4)
 
     def test_sort_example(self):
         """Seven times the memory; also of keys that are equal."""

@@ -43,8 +43,7 @@ struct context *context_pin(const void *ptr)
         return NULL;
     }
     pthread_mutex_lock(&all->lock);
-    context_need(all, context);
-    context->pins++;
+    context_open(all, context, false);
     pthread_mutex_unlock(&all->lock);
     return context;
 }
@@ -57,9 +56,8 @@ void context_unpin(struct context *context)
         return;
     }
     pthread_mutex_lock(&all->lock);
-    if (--context->pins == 0) {
-        pthread_cond_broadcast(&all->changed);
-    }
+    context_close(all, context, false);
+    pthread_cond_broadcast(&all->changed);
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -484,43 +482,112 @@ static int part_read(struct contexts *all, struct context *context,
     return code;
 }
 
-/* Copy between memory and a context, wherever that is; where it is swapped out,
- * this only begins, and transfer_finish ends it. */
-static void part_copy(struct context *context, char *place, char *data,
+/* Part of a context that is not open and not in memory, and that the caller has
+ * busy. */
+static void part_away(struct context *context, size_t offset, char *data,
                       size_t bytes, bool is_write)
 {
     struct contexts *all = contexts;
-    size_t offset = (size_t)(place - context->heap.base);
     uint64_t before = poise_clock_ns();
     int code = 0;
 
-    pthread_mutex_lock(&all->lock);
-    while (context->busy) {
-        contexts_wait(all);
-    }
-    bool swapped_out = context->state == CONTEXT_SWAPPED_OUT;
-    bool resident = context->state == CONTEXT_RESIDENT;
-    context->busy = swapped_out;
-    context->pins += resident;
-    context->last_use = resident ? ++all->clock : context->last_use;
     pthread_mutex_unlock(&all->lock);
-    if (resident) {
-        memcpy(is_write ? place : data, is_write ? data : place, bytes);
-        context_unpin(context);
-        return;
+    if (is_write) {
+        code = extents_expose(all, context, offset, bytes);
+        code = code == 0 ? part_write(all, context, offset, data, bytes) : code;
+    } else {
+        code = part_read(all, context, offset, data, bytes);
     }
-    if (swapped_out) {
-        code = is_write ? part_write(all, context, offset, data, bytes)
-                        : part_read(all, context, offset, data, bytes);
-        if (code < 0) {
-            context_fail();
-        }
+    if (code < 0) {
+        context_fail();
     }
     pthread_mutex_lock(&all->lock);
     context_count(all, context, POISE_VRANK_PARTS, bytes, before);
     *(is_write ? &all->sums.written_parts : &all->sums.read_parts) += bytes;
-    if (swapped_out) {
-        context_free_up(all, context);
+}
+
+/* Part of a context that is in memory, and held by the caller; what was visited
+ * of it may grow. Under the lock, which is let go meanwhile. */
+static void part_here(struct contexts *all, struct context *context,
+                      size_t offset, char *data, size_t bytes, bool is_write)
+{
+    char *place = context->heap.base + offset;
+    size_t low = offset / CONTEXT_PAGE, each = all->extent_bytes / CONTEXT_PAGE;
+    size_t high = (offset + bytes + CONTEXT_PAGE - 1) / CONTEXT_PAGE;
+
+    pthread_mutex_unlock(&all->lock);
+    memcpy(is_write ? place : data, is_write ? data : place, bytes);
+    pthread_mutex_lock(&all->lock);
+    for (size_t page = low; page < high;) {
+        struct extent *extent = &context->extents[page / each];
+        size_t end = (page / each + 1) * each, most = each - extent->pages;
+        end = end < high ? end : high;
+        if (extent->state == EXTENT_VISITED) {
+            size_t more = end - page < most ? end - page : most;
+            extent->pages += (uint32_t)more;
+            context->held += more * CONTEXT_PAGE;
+            all->used_bytes += more * CONTEXT_PAGE;
+        }
+        page = end;
+    }
+}
+
+/* How many of the bytes are alike: in memory, or not. */
+static size_t part_alike(const struct contexts *all,
+                         const struct context *context, size_t offset,
+                         size_t bytes, bool *here)
+{
+    size_t at = offset / all->extent_bytes, end = offset + bytes;
+
+    *here = extent_is_here(&context->extents[at]);
+    do {
+        at++;
+    } while (at * all->extent_bytes < end &&
+             extent_is_here(&context->extents[at]) == *here);
+    return at * all->extent_bytes < end ? at * all->extent_bytes - offset
+                                        : bytes;
+}
+
+/* Copy between memory and a context, wherever that is; where it is not in
+ * memory, this only begins, and transfer_finish ends it. */
+static void part_copy(struct context *context, char *place, char *data,
+                      size_t bytes, bool is_write)
+{
+    struct contexts *all = contexts;
+    size_t offset = (size_t)(place - context->heap.base), now;
+    bool here;
+
+    pthread_mutex_lock(&all->lock);
+    for (; bytes > 0; offset += now, data += now, bytes -= now) {
+        while (context->busy) {
+            contexts_wait(all);
+        }
+        now = bytes;
+        if (context->is_retired) {
+            break;
+        }
+        if (context->opens > 0) {
+            context->opens++;
+            pthread_mutex_unlock(&all->lock);
+            place = context->heap.base + offset;
+            memcpy(is_write ? place : data, is_write ? data : place, now);
+            pthread_mutex_lock(&all->lock);
+            context_close(all, context, false);
+            pthread_cond_broadcast(&all->changed);
+            continue;
+        }
+        now = part_alike(all, context, offset, bytes, &here);
+        if (here) {
+            context->holds++;
+            part_here(all, context, offset, data, now, is_write);
+            if (--context->holds == 0) {
+                pthread_cond_broadcast(&all->changed);
+            }
+        } else {
+            context_occupy(all, context);
+            part_away(context, offset, data, now, is_write);
+            context_free_up(all, context);
+        }
     }
     pthread_mutex_unlock(&all->lock);
 }

@@ -11,6 +11,11 @@
 #include <sys/mman.h>
 
 #define CONTEXT_SMALL_UNIT ((size_t)64 << 10)
+/* Extents of contexts in small pages; others have huge pages. */
+#define CONTEXT_SMALL_EXTENT ((size_t)256 << 10)
+/* What part of the mappings that a process may have is for extents, where the
+ * kernel does not say how many those are. */
+#define CONTEXT_MAPPINGS 65530
 
 struct contexts *contexts;
 uintptr_t context_base;
@@ -53,34 +58,72 @@ static size_t stored_words(uint64_t slot_bytes)
     return (size_t)(slot_bytes / CONTEXT_PAGE + 63) / 64;
 }
 
-/* A mapping of another kind behind each heap. Without it a heap's could become
- * one with its neighbour's when pages are moved (pages.c), and the
- * kernel then forgets to watch the neighbour's, too. */
-static int contexts_part(const struct contexts *all)
+/* Where contexts are not mostly empty. */
+static size_t heap_unit(const struct contexts *all)
 {
-    for (int i = 0; i < all->count; i++) {
-        const struct heap *heap = &all->items[i].heap;
-        if (mmap(heap->base + heap->bytes, heap->unit, PROT_NONE,
-                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-                 0) == MAP_FAILED) {
-            return poise_error_set(errno, "swap the contexts of virtual ranks",
-                                   NULL, "the addresses cannot be divided");
-        }
+    return all->plan.context_bytes >= 8 * CONTEXT_HUGE ? CONTEXT_HUGE
+                                                       : CONTEXT_SMALL_UNIT;
+}
+
+/* Those that are in memory are a mapping each, and part what is away: all of
+ * them are to need half of the mappings that a process may have. */
+static void contexts_extents(struct contexts *all)
+{
+    uint64_t most = CONTEXT_MAPPINGS;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+    unsigned long long number;
+
+    if (file != NULL) {
+        most = fscanf(file, "%llu", &number) == 1 ? number : most;
+        fclose(file);
     }
+    all->extent_bytes =
+        heap_unit(all) == CONTEXT_HUGE ? CONTEXT_HUGE : CONTEXT_SMALL_EXTENT;
+    while (all->plan.budget_bytes / all->extent_bytes * 2 > most / 2) {
+        all->extent_bytes *= 2;
+    }
+    all->extent_count =
+        (size_t)((all->plan.slot_bytes + all->extent_bytes - 1) /
+                 all->extent_bytes);
+}
+
+/* Huge pages, if there are any, move twice as fast. */
+static void heap_advise(const struct heap *heap)
+{
+    bool huge = heap->unit == CONTEXT_HUGE;
+
+    madvise(heap->base, heap->bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    if (huge) {
+        /* Of a context that stays small, no more than it has. */
+        madvise(heap->base, CONTEXT_HUGE, MADV_NOHUGEPAGE);
+    }
+}
+
+/* Memory for a heap, and a mapping of another kind behind it. */
+static int heap_map_range(const struct heap *heap)
+{
+    if (mprotect(heap->base, heap->bytes, PROT_READ | PROT_WRITE) != 0 ||
+        mmap(heap->base + heap->bytes, heap->unit, PROT_NONE,
+             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) == MAP_FAILED) {
+        return poise_error_set(errno, "swap the contexts of virtual ranks",
+                               NULL, "the addresses cannot be divided");
+    }
+    heap_advise(heap);
     return 0;
 }
 
 static int contexts_fill(struct contexts *all)
 {
-    size_t slot = (size_t)all->plan.slot_bytes;
-    /* Where they are not mostly empty. */
-    bool huge = all->plan.context_bytes >= 8 * CONTEXT_HUGE;
-    size_t unit = huge ? CONTEXT_HUGE : CONTEXT_SMALL_UNIT;
+    size_t slot = (size_t)all->plan.slot_bytes, unit = heap_unit(all);
+    int code = 0;
 
-    for (int i = 0; i < all->count; i++) {
+    for (int i = 0; i < all->count && code == 0; i++) {
         struct context *context = &all->items[i];
         context->index = i;
+        context->list = -1;
         context->pending_end = &context->pending;
+        context->extents = all->extents + (size_t)i * all->extent_count;
         context->stored =
             all->stored + (size_t)i * stored_words(all->plan.slot_bytes);
         context->heap =
@@ -91,11 +134,11 @@ static int contexts_fill(struct contexts *all)
                           .give = context_give,
                           .arg = context};
         heap_init(&context->heap);
-        pages_advise(&context->heap);
         pthread_mutex_init(&context->heap_lock, NULL);
+        code = heap_map_range(&context->heap);
     }
     context_span = (size_t)all->count * slot;
-    return contexts_part(all);
+    return code;
 }
 
 static int contexts_make(struct contexts *all,
@@ -108,12 +151,19 @@ static int contexts_make(struct contexts *all,
         code = context_plan(options, free_bytes, &all->plan);
     }
     if (code == 0) {
+        contexts_extents(all);
         all->items = poise_alloc((size_t)all->count, sizeof *all->items);
+        all->extents = poise_alloc((size_t)all->count * all->extent_count,
+                                   sizeof *all->extents);
         all->stored =
             poise_alloc((size_t)all->count * stored_words(all->plan.slot_bytes),
                         sizeof *all->stored);
-        code = all->items != NULL && all->stored != NULL ? transfer_begin(all)
-                                                         : -ENOMEM;
+        code = all->items != NULL && all->extents != NULL && all->stored != NULL
+                   ? transfer_begin(all)
+                   : -ENOMEM;
+    }
+    if (code == 0) {
+        code = frames_begin(all);
     }
     if (code == 0) {
         code = context_disk_create(options->scratch, all->count,
@@ -134,6 +184,7 @@ int context_begin(const struct context_options *options)
         return -ENOMEM;
     }
     *all = (struct contexts){.always = options->always,
+                             .whole = options->whole,
                              .count = options->count,
                              .threads = options->threads,
                              .pagemap = -1,
@@ -162,7 +213,8 @@ void context_end(void)
     prefetch_end(all);
     for (int i = 0; all->items != NULL && i < all->count; i++) {
         pending_free(all, &all->items[i]);
-        free(all->items[i].extents);
+        phases_free(&all->items[i]);
+        free(all->items[i].ranges);
         free(all->items[i].runs);
         heap_free_maps(&all->items[i].heap);
     }
@@ -170,12 +222,14 @@ void context_end(void)
     if (all->mapping != NULL) {
         munmap(all->mapping, all->mapping_bytes);
     }
+    frames_end(all);
     dirty_end(all);
     context_disk_destroy(all->disk);
     pthread_cond_destroy(&all->asked);
     pthread_cond_destroy(&all->changed);
     pthread_mutex_destroy(&all->lock);
     free(all->stored);
+    free(all->extents);
     free(all->items);
     free(all);
     contexts = NULL;
@@ -213,7 +267,7 @@ static void context_resume(struct context *context)
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
-    context_need(all, context);
+    context_open(all, context, true);
     context->active = true;
     pthread_mutex_unlock(&all->lock);
 }
@@ -224,34 +278,48 @@ static void context_suspend(struct context *context)
 
     pthread_mutex_lock(&all->lock);
     context->active = false;
-    context->last_use = ++all->clock;
-    if (all->always && context->pins == 0 && !context->keeps_resident) {
-        if (context_evict(all, context)) {
-            victim_drop(all, context);
+    context_close(all, context, true);
+    if (all->always && context->opens == 0 && !context->busy) {
+        context_occupy(all, context);
+        while (context->holds > 0) {
+            contexts_wait(all);
         }
-    } else if (all->threads > 1) {
-        pthread_cond_broadcast(&all->changed);
+        context_evict(all, context);
+        context_free_up(all, context);
     }
     pthread_mutex_unlock(&all->lock);
+}
+
+/* Nothing of it is needed any more. Under the lock. */
+static void context_clear(struct contexts *all, struct context *context)
+{
+    struct heap *heap = &context->heap;
+
+    context_unlist(all, context);
+    mmap(heap->base, heap->bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    all->used_bytes -= context->held + context->lease;
+    context->held = context->lease = 0;
+    memset(context->extents, 0, all->extent_count * sizeof *context->extents);
+    pending_free(all, context);
+    context->is_retired = true;
+    context->opens = 0;
+    all->open_count--;
+    pthread_cond_broadcast(&all->changed);
 }
 
 static void context_retire(struct context *context)
 {
     struct contexts *all = contexts;
-    struct heap *heap = &context->heap;
 
     pthread_mutex_lock(&all->lock);
-    while (context->busy || context->pins > 0) {
+    while (context->busy || context->holds > 0 ||
+           (context->opens > 1 && !context->keeps_resident)) {
         contexts_wait(all);
     }
     context->active = false;
     if (!context->keeps_resident) {
-        madvise(heap->base, heap->reach, MADV_DONTNEED);
-        mprotect(heap->base, heap->bytes, PROT_NONE);
-        all->used_bytes -= heap->charged;
-        pending_free(all, context);
-        context_set_state(context, CONTEXT_RETIRED);
-        pthread_cond_broadcast(&all->changed);
+        context_clear(all, context);
     }
     pthread_mutex_unlock(&all->lock);
 }
@@ -275,7 +343,11 @@ const struct vrank_swap_ops context_swap_ops = {
 void context_keep_resident(struct context *context)
 {
     pthread_mutex_lock(&contexts->lock);
-    context->keeps_resident = true;
+    if (!context->keeps_resident) {
+        context->keeps_resident = true;
+        context->opens++;
+        contexts->open_count--;
+    }
     pthread_mutex_unlock(&contexts->lock);
 }
 
@@ -283,14 +355,16 @@ void context_keep_resident(struct context *context)
 
 static bool context_take(void *arg, size_t bytes)
 {
-    struct context *context = arg, *victim = NULL;
+    struct context *context = arg;
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
-    bool fits = context->heap.charged + bytes <= all->plan.context_bytes;
-    if (fits) {
-        fits = contexts_room(all, bytes, true, &victim);
-        victim_drop(all, victim);
+    uint64_t wanted = context->heap.charged + bytes;
+    uint64_t have = context->held + context->lease;
+    bool fits = wanted <= all->plan.context_bytes;
+    if (fits && wanted > have) {
+        fits = contexts_room(all, context, NULL, wanted - have, true);
+        context->lease += fits ? wanted - have : 0;
     }
     pthread_mutex_unlock(&all->lock);
     return fits;
@@ -307,15 +381,11 @@ void context_refused(const struct heap *heap, size_t bytes)
         (unsigned long long)contexts->plan.context_bytes >> 20);
 }
 
+/* What it leases is found anew when it is closed. */
 static void context_give(void *arg, size_t bytes)
 {
-    struct contexts *all = contexts;
-
     (void)arg;
-    pthread_mutex_lock(&all->lock);
-    all->used_bytes -= bytes;
-    pthread_cond_broadcast(&all->changed);
-    pthread_mutex_unlock(&all->lock);
+    (void)bytes;
 }
 
 struct context *context_self(void)
@@ -332,7 +402,7 @@ struct context *context_of(const void *ptr)
                             (size_t)contexts->plan.slot_bytes];
 }
 
-static struct heap *context_open(struct context *context)
+static struct heap *heap_open(struct context *context)
 {
     if (context->keeps_resident) {
         pthread_mutex_lock(&context->heap_lock);
@@ -343,7 +413,7 @@ static struct heap *context_open(struct context *context)
 struct heap *context_lock(void)
 {
     struct context *self = context_self();
-    return self != NULL ? context_open(self) : NULL;
+    return self != NULL ? heap_open(self) : NULL;
 }
 
 struct heap *context_lock_of(const void *ptr)
@@ -351,7 +421,7 @@ struct heap *context_lock_of(const void *ptr)
     struct context *context = context_of(ptr);
 
     return context == context_self() || context->keeps_resident
-               ? context_open(context)
+               ? heap_open(context)
                : NULL;
 }
 

@@ -4,22 +4,29 @@
  *
  *   heap.c      the heap of a rank, in a range of addresses of its own
  *   context.c   a run's contexts, and what their ranks do with them
- *   swap.c      which contexts are in memory: their states, and what changes
- * them prefetch.c  contexts that come before they are needed pages.c     their
- * pages, which go from one to another access.c    access to those that are
- * swapped out transfer.c  many such accesses at a time dirty.c     which of
- * their pages have to be written disk.c      the scratch files plan.c      how
- * much each may have
+ *   swap.c      how much of which contexts is in memory, and what changes that
+ *   extent.c    the parts that come and go by themselves: their states
+ *   frame.c     memory that goes from one of these to another
+ *   phase.c     what a rank will touch next
+ *   site.c      where it calls MPI, by which phase.c knows
+ *   prefetch.c  what comes before it is needed
+ *   access.c    access to contexts from outside
+ *   transfer.c  many such accesses at a time
+ *   dirty.c     which pages are there, and which have to be written
+ *   disk.c      the scratch files
+ *   plan.c      how much each may have
  *
  * A context is what its rank has allocated; stack, globals, and what other
- * libraries allocate stay in memory. While a rank runs, its context is
- * resident. One that is swapped out lies in the scratch files at the place that
- * its addresses say, and its addresses cannot be touched.
+ * libraries allocate stay in memory. A rank runs without its context: of that,
+ * what it touched last time between the same two calls that wait comes in bulk
+ * before it goes on; what it touches beside comes page by page from the scratch
+ * file, which is mapped in its place, in system calls, too. A call that waits
+ * and touches nothing moves nothing.
  *
  * Code that copies data for another rank does so by context_copy, which goes to
  * memory or to disk, or pins what it wants to touch. So nothing outside of this
- * room has to know which contexts are resident, and no pointer into one is
- * given to the kernel, but by its own rank.
+ * room has to know what is in memory, and no pointer into a context is given to
+ * the kernel, but by its own rank.
  *
  * The memory holds at least two contexts for each worker: that of the rank that
  * runs and one that it pins.
@@ -46,6 +53,8 @@ struct context_options {
     int threads;
     int sharers; /**< processes that use the same folders; 0: 1 */
     bool always; /**< swap at each call that waits: for tests */
+    bool whole;  /**< bring all of a context whenever its rank goes on: the
+                      paper's way */
     enum poise_vrank_tracking tracking;
     struct poise_disk_options disk; /**< of the scratch files */
 };
@@ -84,7 +93,8 @@ void context_moved(const struct context *context,
 void context_adopt(struct vrank *rank, int index);
 /** What the scheduler calls where ranks have contexts. */
 extern const struct vrank_swap_ops context_swap_ops;
-/** It is never swapped out again: threads of the program use it. */
+/** It is never swapped out again: threads of the program use it. By its own
+ * rank. */
 void context_keep_resident(struct context *context);
 /** The heap of the rank that runs, to be given back with context_unlock; NULL:
  * it has none. */
@@ -96,6 +106,14 @@ void context_refused(const struct heap *heap, size_t bytes);
  * rank that runs, or one with threads. NULL: it lies in no heap that may be
  * changed now. */
 struct heap *context_lock_of(const void *ptr);
+
+/** Where in the program the function of MPI was called that runs; 0: not known,
+ * or the context knows it. */
+extern _Thread_local uintptr_t context_site
+    __attribute__((tls_model("initial-exec")));
+/** What stands for a function of MPI in a program with contexts: it notes where
+ * it was called, and goes on. The function itself where there is no room. */
+void *context_site_wrap(void *function);
 
 /** The addresses of all contexts; no bytes while there are none. */
 extern uintptr_t context_base;
@@ -124,8 +142,9 @@ static inline void context_move(void *to, const void *from, size_t bytes)
  * released later. False: there is none, or there are no contexts. */
 bool context_buffer_reserve(size_t bytes);
 void context_buffer_release(size_t bytes);
-/** The context in which `ptr` lies is in memory until it is unpinned. NULL,
- * which can be unpinned: it lies in none, or in that of the rank that runs. */
+/** Any of the context in which `ptr` lies may be touched until it is unpinned.
+ * NULL, which can be unpinned: it lies in none, or in that of the rank that
+ * runs. */
 struct context *context_pin(const void *ptr);
 void context_unpin(struct context *context);
 
@@ -149,6 +168,13 @@ void context_disk_start(struct context_disk *disk,
                         struct poise_disk_transfer *transfer, int slot,
                         uint64_t offset, void *data, size_t bytes,
                         bool is_write);
+
+/** Map part of a slot, whole pages, at `place`, MAP_PRIVATE. */
+int context_disk_map(const struct context_disk *disk, int slot, uint64_t offset,
+                     char *place, size_t bytes);
+/** What the page cache holds of part of a slot is not needed. */
+void context_disk_forget(const struct context_disk *disk, int slot,
+                         uint64_t offset, size_t bytes);
 
 /** Transfers that are under way together. Zero is none. */
 enum { CONTEXT_BATCH = 32 };

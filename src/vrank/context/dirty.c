@@ -40,6 +40,7 @@
 /* Of an entry of pagemap. */
 #define ENTRY_PRESENT (UINT64_C(1) << 63)
 #define ENTRY_SWAPPED (UINT64_C(1) << 62)
+#define ENTRY_FILE (UINT64_C(1) << 61) /* not anonymous */
 #define ENTRY_PROTECTED (UINT64_C(1) << 57)
 /* Less than this between two pages that are written is written with them. */
 #define DIRTY_GAP ((size_t)64 << 10)
@@ -143,15 +144,13 @@ int dirty_begin(struct contexts *all, enum poise_vrank_tracking wanted)
     bool works = false;
 
     all->uffd = -1;
+    all->scans = true;
     all->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (wanted != POISE_VRANK_TRACK_FULL && all->pagemap >= 0) {
         all->uffd = dirty_open();
     }
     if (all->uffd >= 0) {
-        works =
-            dirty_probe(all) &&
-            dirty_register(all->uffd, (void *)context_base,
-                           (size_t)all->count * (size_t)all->plan.slot_bytes);
+        works = dirty_probe(all);
     }
     if (!works && all->uffd >= 0) {
         close(all->uffd);
@@ -217,20 +216,108 @@ bool stored_next(const struct context *context, size_t *from, size_t *to,
     return true;
 }
 
+/* ---- what is there ------------------------------------------------------ */
+
+/* Of Linux 6.7's ioctl of pagemap, which skips what is empty. */
+struct dirty_region {
+    uint64_t start, end, categories;
+};
+struct dirty_scan {
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+#define DIRTY_SCAN _IOWR('f', 16, struct dirty_scan)
+#define SCAN_PRESENT (UINT64_C(1) << 3)
+#define SCAN_SWAPPED (UINT64_C(1) << 4)
+#define SCAN_PFNZERO (UINT64_C(1) << 5)
+enum { SCAN_REGIONS = 64 };
+
+/* Pages from..to, of the context, are there. */
+static void count_add(const struct contexts *all, struct context *context,
+                      size_t from, size_t to)
+{
+    size_t each = all->extent_bytes / CONTEXT_PAGE;
+
+    while (from < to) {
+        size_t end = (from / each + 1) * each;
+        end = end < to ? end : to;
+        context->extents[from / each].seen += (uint32_t)(end - from);
+        from = end;
+    }
+}
+
+/* False: the kernel cannot. Zero pages that all share do not count. */
+static bool count_scan(const struct contexts *all, struct context *context,
+                       uint64_t start, uint64_t end)
+{
+    struct dirty_region regions[SCAN_REGIONS];
+    uint64_t base = (uint64_t)(uintptr_t)context->heap.base;
+    struct dirty_scan scan = {.size = sizeof scan,
+                              .end = end,
+                              .vec = (uint64_t)(uintptr_t)regions,
+                              .vec_len = SCAN_REGIONS,
+                              .category_inverted = SCAN_PFNZERO,
+                              .category_mask = SCAN_PFNZERO,
+                              .category_anyof_mask =
+                                  SCAN_PRESENT | SCAN_SWAPPED,
+                              .return_mask = SCAN_PRESENT | SCAN_SWAPPED};
+
+    while (start < end) {
+        scan.start = start;
+        int count = ioctl(all->pagemap, DIRTY_SCAN, &scan);
+        if (count < 0) {
+            return false;
+        }
+        for (int i = 0; i < count; i++) {
+            count_add(all, context, (regions[i].start - base) / CONTEXT_PAGE,
+                      (regions[i].end - base) / CONTEXT_PAGE);
+        }
+        start = scan.walk_end;
+    }
+    return true;
+}
+
+void dirty_count(const struct contexts *all, struct context *context,
+                 size_t first, size_t end)
+{
+    uint64_t entries[DIRTY_ENTRIES];
+    const char *base = context->heap.base;
+    size_t from = first * all->extent_bytes, to = end * all->extent_bytes;
+
+    to = to < context->heap.bytes ? to : context->heap.bytes;
+    if (all->scans && count_scan(all, context, (uintptr_t)base + from,
+                                 (uintptr_t)base + to)) {
+        return;
+    }
+    /* It may have been found out half-way. */
+    for (size_t at = first; at < end; at++) {
+        context->extents[at].seen = 0;
+    }
+    for (size_t page = from / CONTEXT_PAGE; page < to / CONTEXT_PAGE;) {
+        size_t left = to / CONTEXT_PAGE - page;
+        size_t count = left < DIRTY_ENTRIES ? left : DIRTY_ENTRIES;
+        dirty_look(all, base + page * CONTEXT_PAGE, count, entries);
+        for (size_t i = 0; i < count; i++, page++) {
+            if ((entries[i] & (ENTRY_PRESENT | ENTRY_SWAPPED)) != 0) {
+                count_add(all, context, page, page + 1);
+            }
+        }
+    }
+}
+
 /* ---- what is written ---------------------------------------------------- */
 
-/* Pages have to be written: with those before, if they are near and behind
- * `first`. */
-static int plan_add(struct context *context, size_t from, size_t to,
-                    size_t first)
+/* Pages have to be written: with those before, if they are at most `gap` away
+ * and behind `first`. */
+static int plan_add(struct context *context, size_t page, size_t first,
+                    size_t gap)
 {
     struct heap_extent *last =
         context->run_count > 0 ? &context->runs[context->run_count - 1] : NULL;
-    size_t gap = DIRTY_GAP / CONTEXT_PAGE;
 
-    if (last != NULL && last->from >= first && from - last->to <= gap) {
-        stored_set(context, last->to, to, true);
-        last->to = to;
+    if (last != NULL && last->from >= first && page - last->to <= gap) {
+        stored_set(context, last->to, page + 1, true);
+        last->to = page + 1;
         return 0;
     }
     if (context->run_count == context->run_room) {
@@ -243,19 +330,24 @@ static int plan_add(struct context *context, size_t from, size_t to,
         context->runs = runs;
         context->run_room = room;
     }
-    stored_set(context, from, to, true);
+    stored_set(context, page, page + 1, true);
     context->runs[context->run_count++] =
-        (struct heap_extent){.from = from, .to = to};
+        (struct heap_extent){.from = page, .to = page + 1};
     return 0;
 }
 
-/* What the pages of a part of the heap that is in use are. */
-static int plan_extent(const struct contexts *all, struct context *context,
-                       const struct heap_extent *extent, size_t *touched,
-                       size_t *written)
+/* What the pages first..end of an extent are, which are in use. */
+static int plan_range(const struct contexts *all, struct context *context,
+                      const struct extent *extent, size_t first, size_t end,
+                      size_t *touched, size_t *written)
 {
+    bool visited = extent->state == EXTENT_VISITED;
+    /* What is between two pages of a file need not come for this. */
+    size_t gap = visited ? 0 : DIRTY_GAP / CONTEXT_PAGE;
+    uint64_t clean = visited              ? ENTRY_FILE
+                     : extent->is_tracked ? ENTRY_PROTECTED
+                                          : 0;
     uint64_t entries[DIRTY_ENTRIES];
-    size_t first = extent->from / CONTEXT_PAGE, end = extent->to / CONTEXT_PAGE;
     int code = 0;
 
     for (size_t page = first; page < end && code == 0;) {
@@ -265,50 +357,60 @@ static int plan_extent(const struct contexts *all, struct context *context,
         for (size_t i = 0; i < count && code == 0; i++, page++) {
             uint64_t entry = entries[i];
             if ((entry & (ENTRY_PRESENT | ENTRY_SWAPPED)) == 0) {
-                stored_set(context, page, page + 1, false);
+                if (!visited) {
+                    stored_set(context, page, page + 1, false);
+                }
                 continue;
             }
             ++*touched;
-            if (!context->is_tracked || (entry & ENTRY_PROTECTED) == 0) {
+            if ((entry & clean) == 0) {
                 ++*written;
-                code = plan_add(context, page, page + 1, first);
+                code = plan_add(context, page, first, gap);
             }
         }
     }
     return code;
 }
 
-int dirty_plan(const struct contexts *all, struct context *context)
+int dirty_plan(const struct contexts *all, struct context *context, size_t at)
 {
-    size_t touched = 0, written = 0, at = 0;
-    int count =
-        heap_extents(&context->heap, &context->extents, &context->extent_room);
-    int code = count < 0 ? count : 0;
+    struct extent *extent = &context->extents[at];
+    size_t each = all->extent_bytes, low = at * each, high = low + each;
+    size_t touched = 0, written = 0;
+    int first = 0, end = context->range_count, code = 0;
 
-    context->run_count = 0;
-    for (int i = 0; i < count && code == 0; i++) {
-        stored_set(context, at, context->extents[i].from / CONTEXT_PAGE, false);
-        at = context->extents[i].to / CONTEXT_PAGE;
-        code =
-            plan_extent(all, context, &context->extents[i], &touched, &written);
+    /* The first range that ends behind it. */
+    while (first < end) {
+        int middle = first + (end - first) / 2;
+        if (context->ranges[middle].to > low) {
+            end = middle;
+        } else {
+            first = middle + 1;
+        }
     }
-    stored_set(context, at, context->heap.bytes / CONTEXT_PAGE, false);
-    if (context->is_tracked) {
+    for (; first < context->range_count && code == 0 &&
+           context->ranges[first].from < high;
+         first++) {
+        const struct heap_extent *range = &context->ranges[first];
+        size_t from = range->from > low ? range->from : low;
+        size_t to = range->to < high ? range->to : high;
+        code = plan_range(all, context, extent, from / CONTEXT_PAGE,
+                          to / CONTEXT_PAGE, &touched, &written);
+    }
+    if (extent->state == EXTENT_RESIDENT && extent->is_tracked) {
         bool mostly = 2 * written > touched;
-        context->backoff = !mostly ? 0
-                           : context->backoff < DIRTY_BACKOFF_MOST
-                               ? context->backoff + 1
-                               : DIRTY_BACKOFF_MOST;
-        context->backoff_left = mostly ? 1 << context->backoff : 0;
-        context->is_split = mostly;
+        extent->backoff = !mostly ? 0
+                          : extent->backoff < DIRTY_BACKOFF_MOST
+                              ? (uint8_t)(extent->backoff + 1)
+                              : DIRTY_BACKOFF_MOST;
+        extent->backoff_left = (uint8_t)(mostly ? 1 << extent->backoff : 0);
     }
-    context->is_tracked = false;
     return code;
 }
 
 void poise_vrank_discard(void *data, size_t bytes)
 {
-    const struct context *self = contexts != NULL ? context_self() : NULL;
+    struct context *self = contexts != NULL ? context_self() : NULL;
     uintptr_t from = ((uintptr_t)data + CONTEXT_PAGE - 1) & ~(CONTEXT_PAGE - 1);
     uintptr_t to = ((uintptr_t)data + bytes) & ~(CONTEXT_PAGE - 1);
 
@@ -316,39 +418,29 @@ void poise_vrank_discard(void *data, size_t bytes)
     if (self != NULL && !self->keeps_resident && context_covers(data) &&
         context_of(data) == self && to > from &&
         to <= (uintptr_t)self->heap.base + self->heap.top) {
+        uintptr_t base = (uintptr_t)self->heap.base;
         madvise((void *)from, to - from, MADV_DONTNEED);
+        stored_set(self, (from - base) / CONTEXT_PAGE,
+                   (to - base) / CONTEXT_PAGE, false);
     }
 }
 
-void dirty_moved(const struct contexts *all, const struct context *context)
+void dirty_watch(const struct contexts *all, struct context *context, size_t at)
 {
-    /* What is moved is not watched any more. If it cannot be, the attempt to
-     * protect it says so. */
-    if (all->uffd >= 0) {
-        dirty_register(all->uffd, context->heap.base, context->heap.bytes);
-    }
-}
+    struct extent *extent = &context->extents[at];
+    size_t from = at * all->extent_bytes;
+    char *place = context->heap.base + from;
+    size_t bytes = all->extent_bytes < context->heap.bytes - from
+                       ? all->extent_bytes
+                       : context->heap.bytes - from;
 
-void dirty_watch(const struct contexts *all, struct context *context)
-{
-    size_t from, to = 0, unit = context->heap.unit, done = 0, count = 0;
-    size_t end = context->heap.bytes / CONTEXT_PAGE;
-    bool works = all->uffd >= 0 && context->backoff_left == 0;
-
-    context->backoff_left -= context->backoff_left > 0;
-    /* Whole units: a huge page comes as a whole, and what is not stored of it
-     * is zero unless it is written. */
-    while (works && stored_next(context, &from, &to, end)) {
-        size_t low = from * CONTEXT_PAGE / unit * unit;
-        size_t high = (to * CONTEXT_PAGE + unit - 1) / unit * unit;
-        low = low > done ? low : done;
-        high = high < context->heap.reach ? high : context->heap.reach;
-        if (high > low) {
-            works = dirty_protect(all, context->heap.base + low, high - low);
-            done = high;
-        }
-        count++;
+    extent->is_tracked = false;
+    if (extent->backoff_left > 0) {
+        extent->backoff_left--;
+    } else if (all->uffd >= 0) {
+        /* A new mapping is not watched. If it cannot be, all of it counts as
+         * written. */
+        extent->is_tracked = dirty_register(all->uffd, place, bytes) &&
+                             dirty_protect(all, place, bytes);
     }
-    /* One that was never on disk will be written as a whole. */
-    context->is_tracked = works && count > 0;
 }

@@ -6,15 +6,21 @@
 #include "context.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* At most so many stripes: a process has 65,530 mappings (vm.max_map_count). */
+#define DISK_MAPPINGS 16384
 
 struct context_disk {
     struct poise_disk **disks; /* [count]; owned */
     uint64_t count;
-    uint64_t part_bytes; /* of a slot, in each file */
+    uint64_t stripe_bytes; /* a multiple of CONTEXT_STRIPE */
+    uint64_t part_bytes;   /* of a slot, in each file */
 };
 
 /* The next of the names between commas, the caller's; NULL: there is no more,
@@ -74,9 +80,16 @@ int context_disk_create(const char *folders, int count, uint64_t slot_bytes,
         context_disk_destroy(disk);
         return code;
     }
-    uint64_t stripes = (slot_bytes + CONTEXT_STRIPE - 1) / CONTEXT_STRIPE;
+    /* Each stripe of what is away is a mapping, with several files. */
+    disk->stripe_bytes = CONTEXT_STRIPE;
+    while (disk->count > 1 &&
+           slot_bytes / disk->stripe_bytes * (uint64_t)count > DISK_MAPPINGS) {
+        disk->stripe_bytes *= 2;
+    }
+    uint64_t stripes =
+        (slot_bytes + disk->stripe_bytes - 1) / disk->stripe_bytes;
     disk->part_bytes =
-        (stripes + disk->count - 1) / disk->count * CONTEXT_STRIPE;
+        (stripes + disk->count - 1) / disk->count * disk->stripe_bytes;
     /* Holes: what was never written reads as zero, and needs no space. */
     for (uint64_t i = 0; i < disk->count && code == 0; i++) {
         if (ftruncate(poise_disk_fd(disk->disks[i]),
@@ -134,6 +147,62 @@ int context_disk_free_bytes(const char *folders, uint64_t *out)
     return code;
 }
 
+/* The file in which a byte of a slot lies, and where. */
+static struct poise_disk *disk_place(const struct context_disk *disk, int slot,
+                                     uint64_t offset, uint64_t *out)
+{
+    uint64_t stripe = offset / disk->stripe_bytes;
+
+    *out = (uint64_t)slot * disk->part_bytes +
+           stripe / disk->count * disk->stripe_bytes +
+           offset % disk->stripe_bytes;
+    /* Each slot begins with another file: small ones are spread, too. */
+    return disk->disks[(stripe + (uint64_t)slot) % disk->count];
+}
+
+/* How much of `bytes` lies in one piece in a file. */
+static size_t disk_piece(const struct context_disk *disk, uint64_t offset,
+                         size_t bytes)
+{
+    uint64_t left = disk->stripe_bytes - offset % disk->stripe_bytes;
+
+    return disk->count > 1 && left < bytes ? (size_t)left : bytes;
+}
+
+int context_disk_map(const struct context_disk *disk, int slot, uint64_t offset,
+                     char *place, size_t bytes)
+{
+    while (bytes > 0) {
+        size_t now = disk_piece(disk, offset, bytes);
+        uint64_t at;
+        const struct poise_disk *file = disk_place(disk, slot, offset, &at);
+        if (mmap(place, now, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, poise_disk_fd(file),
+                 (off_t)at) == MAP_FAILED) {
+            return poise_error_set(errno, "map a scratch file in",
+                                   poise_disk_path(file), NULL);
+        }
+        offset += now;
+        place += now;
+        bytes -= now;
+    }
+    return 0;
+}
+
+void context_disk_forget(const struct context_disk *disk, int slot,
+                         uint64_t offset, size_t bytes)
+{
+    while (bytes > 0) {
+        size_t now = disk_piece(disk, offset, bytes);
+        uint64_t at;
+        const struct poise_disk *file = disk_place(disk, slot, offset, &at);
+        posix_fadvise(poise_disk_fd(file), (off_t)at, (off_t)now,
+                      POSIX_FADV_DONTNEED);
+        offset += now;
+        bytes -= now;
+    }
+}
+
 /* ---- transfers ---------------------------------------------------------- */
 
 static void batch_wait(struct context_batch *batch)
@@ -161,18 +230,12 @@ void context_disk_start(struct context_disk *disk,
                         uint64_t offset, void *data, size_t bytes,
                         bool is_write)
 {
-    uint64_t stripe = offset / CONTEXT_STRIPE;
-    /* Each slot begins with another file: small ones are spread, too. */
-    uint64_t file = (stripe + (uint64_t)slot) % disk->count;
+    uint64_t at;
+    struct poise_disk *file = disk_place(disk, slot, offset, &at);
 
     *transfer = (struct poise_disk_transfer){
-        .data = data,
-        .len = bytes,
-        .offset = (uint64_t)slot * disk->part_bytes +
-                  stripe / disk->count * CONTEXT_STRIPE +
-                  offset % CONTEXT_STRIPE,
-        .is_write = is_write};
-    poise_disk_start(disk->disks[file], transfer);
+        .data = data, .len = bytes, .offset = at, .is_write = is_write};
+    poise_disk_start(file, transfer);
 }
 
 void context_disk_add(struct context_disk *disk, struct context_batch *batch,

@@ -98,6 +98,7 @@ static void list_add(struct heap *heap, struct heap_free *block, bool none)
     size_t size = block_size(block), from;
     int first, second;
 
+    heap->changes += size >= EXTENT_LEAST;
     list_of(size, &first, &second);
     struct heap_free **list = &heap->lists[first][second];
     block->prev = NULL;
@@ -111,6 +112,7 @@ static void list_add(struct heap *heap, struct heap_free *block, bool none)
     size_t bytes = drop_range(heap, block, &from);
     if (bytes > 0 && !none) {
         madvise(heap->base + from, bytes, MADV_DONTNEED);
+        heap->drops++;
     }
     heap->held -= bytes;
 }
@@ -121,6 +123,7 @@ static void list_remove(struct heap *heap, struct heap_free *block)
     size_t from;
     int first, second;
 
+    heap->changes += block_size(block) >= EXTENT_LEAST;
     heap->held += drop_range(heap, block, &from);
     list_of(block_size(block), &first, &second);
     if (block->next != NULL) {
@@ -195,8 +198,10 @@ static void heap_set_top(struct heap *heap, size_t top)
         madvise(heap->base + reach, heap->reach - reach, MADV_DONTNEED);
         heap->held -= heap->reach - reach;
         heap->reach = reach;
+        heap->drops++;
     }
     heap->top = top;
+    heap->changes++;
     heap->fresh = top > heap->fresh ? top : heap->fresh;
 }
 
@@ -458,6 +463,7 @@ void heap_unmap(struct heap *heap, void *at, size_t bytes)
             heap_release(heap, data);
         } else {
             madvise(low, gone, MADV_DONTNEED);
+            heap->drops++;
         }
     }
 }
@@ -539,13 +545,4 @@ int heap_extents(const struct heap *heap, struct heap_extent **out,
     (*out)[count] = (struct heap_extent){
         .from = at, .to = (heap->top + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)};
     return count + 1;
-}
-
-void heap_trim(struct heap *heap)
-{
-    size_t reach = (heap->top + heap->unit - 1) & ~(heap->unit - 1);
-
-    heap->held -= heap->reach - reach;
-    heap->charged = heap->held;
-    heap->reach = reach;
 }

@@ -34,6 +34,9 @@ struct heap {
     size_t held;      /**< bytes of memory: reach, less what is given back */
     size_t charged;   /**< of those, what was taken */
     size_t allocated; /**< bytes of blocks in use */
+    uint64_t changes; /**< grows when heap_extents would find something else;
+                           never 0 once there is a block */
+    uint64_t drops;   /**< how often pages were given back */
     /** Whether the heap may hold `bytes` more. It may block. */
     bool (*take)(void *arg, size_t bytes);
     /** It holds so much less. */
@@ -81,8 +84,4 @@ size_t heap_usable(const void *ptr);
  */
 int heap_extents(const struct heap *heap, struct heap_extent **out,
                  size_t *room);
-/** All memory was given back to the kernel: what is above `top` will not be
- * needed again, and the rest counts as taken. */
-void heap_trim(struct heap *heap);
-
 #endif

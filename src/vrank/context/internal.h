@@ -26,45 +26,118 @@ struct pending_write {
     char data[];
 };
 
-/* See swap.c for what changes them. */
-enum context_state { CONTEXT_SWAPPED_OUT, CONTEXT_RESIDENT, CONTEXT_RETIRED };
+/*
+ * An extent is a part of a heap that comes and goes by itself:
+ * all->extent_bytes of addresses, at a multiple of that (the last may be
+ * shorter).
+ *
+ *   FRESH     nothing of it lies on disk; anonymous memory, of which no page is
+ *             there, so that it is zero
+ *   RESIDENT  anonymous memory; pages that were not written since it came are
+ *             clean where is_tracked, all others dirty
+ *   AWAY      it lies on disk. Its place in the scratch file is mapped there,
+ *             MAP_PRIVATE, and no page of that is in memory
+ *   VISITED   the same, but pages of it were touched: those that were only read
+ *             are clean, and the kernel's; those that were written are
+ *             anonymous, and dirty
+ *
+ *   FRESH -> RESIDENT, AWAY -> VISITED   found at the end of a phase
+ *                                        (extents_look)
+ *   AWAY, VISITED -> RESIDENT            extents_bring, in bulk
+ *   RESIDENT, VISITED -> AWAY or FRESH   extents_drop, after extents_write
+ *   FRESH -> AWAY                        extents_expose, before a part of it is
+ *                                        written to disk
+ *   RESIDENT, AWAY -> FRESH              extents_look: the heap gave it back
+ *
+ * Addresses of a heap can be touched at any time: the kernel serves what is
+ * away from the file, in system calls, too. That costs a fault for each page;
+ * so what is expected comes in bulk, and faults are for what is not.
+ */
+enum extent_state {
+    EXTENT_FRESH,
+    EXTENT_RESIDENT,
+    EXTENT_AWAY,
+    EXTENT_VISITED
+};
+struct extent {
+    uint8_t state;        /* enum extent_state */
+    bool is_tracked;      /* what is written since it came in is known */
+    uint8_t backoff;      /* log of how often it is not tracked, */
+    uint8_t backoff_left; /* and how often still */
+    uint32_t pages;       /* of memory that it counts for */
+    uint32_t seen;        /* of extents_look: pages that are there */
+};
+
+/* Extents that one thread moves together. */
+enum { EXTENT_BATCH = 16 };
+struct extent_list {
+    size_t at[EXTENT_BATCH];
+    int slots[EXTENT_BATCH]; /* a frame for each; -1: none */
+    bool warm[EXTENT_BATCH]; /* that have got pages: extents_drop */
+    int count;
+};
+
+/* What a rank touches from one call that waits to the next: see phase.c. */
+struct phase;
 
 struct context {
     struct heap heap;          /* of its rank, which alone changes it */
     pthread_mutex_t heap_lock; /* where it has threads */
     int index;
     /* Under the lock. */
-    enum context_state state;
     bool busy;   /* a thread moves it, or parts of it: its owner */
     bool active; /* its rank runs */
     bool keeps_resident;
-    bool is_arriving;   /* there is room for it, and it comes */
+    bool is_retired;
     bool is_prefetched; /* it came, and was not used yet */
-    int pins;
-    int parts; /* atomic; that are under way from and to disk */
-    uint64_t last_use;
+    int opens;          /* who may touch any of it: its rank, and pins */
+    int holds;          /* who copies from or to what is in memory of it */
+    int parts;          /* atomic; that are under way from and to disk */
+    uint64_t held;      /* bytes in memory, those of its extents */
+    uint64_t lease;     /* that it may touch beside while it is open */
+    int missing; /* atomic; extents of its next phase that are not RESIDENT */
+    int list;    /* the list in which it stands; -1: none */
+    struct context *next, *prev;
     uint64_t moved[POISE_VRANK_MOVES];
-    /* Of the thread that has it busy; extents and runs are owned. */
-    struct heap_extent *extents; /* of the heap, bytes */
-    size_t extent_room;
+    struct phase *phases; /* [phase_count]; owned */
+    int phase_count;
+    struct phase *phase; /* that it is in, or will be; NULL: not known */
+    uintptr_t site;      /* the call that it waits in, or waited */
+    int waits;           /* how often it has in that */
+    /* Of the thread that has it busy; ranges and runs are owned. */
+    struct extent *extents;     /* those of all its addresses */
+    size_t extent_count;        /* behind it all were FRESH, ever */
+    struct heap_extent *ranges; /* [range_count] in use by the heap, bytes */
+    size_t range_room;
+    int range_count;
+    uint64_t range_changes;   /* of the heap, at that time */
+    uint64_t range_drops;     /* the same, when its pages were looked at */
     struct heap_extent *runs; /* [run_count] what is written, pages */
     size_t run_count, run_room;
     uint64_t *stored; /* bits: pages that lie on disk, others are zero */
-    bool is_tracked;  /* what is written since it came in is known */
-    bool is_split;    /* most of its huge pages are not huge any more */
-    int backoff;      /* log of how often it is not tracked, */
-    int backoff_left; /* and how often still */
     struct pending_write *pending, **pending_end; /* owned; oldest first */
     bool pending_overlap; /* some overlap: the later one counts */
 };
 
+/* Memory of an extent that belongs to none: see frame.c. */
+struct frames {
+    char *area;       /* owned */
+    size_t bytes;     /* of one */
+    int count;        /* how many there are addresses for */
+    int *warm, *cold; /* [count] with and without pages; owned */
+    int warm_count, cold_count;
+};
+
 struct contexts {
     struct context_plan plan;
-    bool always;
+    bool always, whole;
     int count, threads;
-    struct context *items; /* [count]; owned */
-    uint64_t *stored;      /* of all of them; owned */
-    int pagemap, uffd;     /* -1: not to be had */
+    size_t extent_bytes, extent_count; /* for each context */
+    struct context *items;             /* [count]; owned */
+    struct extent *extents;            /* of all of them; owned */
+    uint64_t *stored;                  /* the same; owned */
+    int pagemap, uffd;                 /* -1: not to be had */
+    bool scans;                        /* pagemap can be searched */
     struct context_disk *disk;
     char *mapping; /* owned */
     size_t mapping_bytes;
@@ -76,9 +149,14 @@ struct contexts {
         *prefetchers;     /* [threads], or NULL: none is prefetched; owned */
     pthread_cond_t asked; /* one is wanted early, or the run ends */
     bool ends;
-    uint64_t used_bytes;    /* of plan.budget_bytes */
+    struct frames frames;
+    /* Contexts that are not open and have memory, oldest first: those that
+     * have some that they do not need next, and the others. */
+    struct context *oldest[2], *newest[2];
+    int busy_count, open_count; /* of contexts that may go later */
+    uint64_t used_bytes;    /* of plan.budget_bytes: held and leased, less what
+                               frames have */
     uint64_t pending_bytes; /* of plan.message_bytes */
-    uint64_t clock;         /* of last_use */
     struct context_sums sums;
 };
 
@@ -90,37 +168,43 @@ extern struct contexts *contexts;
  * `ptr` lies. */
 struct context *context_self(void);
 struct context *context_of(const void *ptr);
+
 /* ---- swap.c -------------------------------------------------------------- */
 
-/* Make a context resident and not busy. Under the lock, which is let go
- * meanwhile. */
-void context_need(struct contexts *all, struct context *context);
-/* Make room for so many bytes, and take them; *victim: the last that had to go
- * for it, or NULL. Without `waits` other threads are not waited for. Under the
- * lock, which is let go meanwhile. False: there is none, or the job ends. */
-bool contexts_room(struct contexts *all, uint64_t bytes, bool waits,
-                   struct context **victim);
-/* Bring a context that is busy and swapped out into memory, for which there is
- * room: into the pages of `victim`, if it is not NULL. Under the lock, which is
- * let go meanwhile. False: the job ends. */
-bool context_fill(struct contexts *all, struct context *context,
-                  struct context *victim);
+/* Any of a context may be touched from now on, by the caller: all that is
+ * expected of its next phase comes, if `expected`, and what is pending. Under
+ * the lock, which is let go meanwhile. */
+void context_open(struct contexts *all, struct context *context, bool expected);
+/* No more, by this caller, its rank that waits if it `suspends`. The last one
+ * finds what was touched. Under the lock, which is let go meanwhile. */
+void context_close(struct contexts *all, struct context *context,
+                   bool suspends);
+/* Bring what is expected, and what is pending, of a context that is busy and
+ * not open. Under the lock, which is let go meanwhile. False: there is no room
+ * without waiting for other threads, where it is not to wait; or the job ends.
+ */
+bool context_bring(struct contexts *all, struct context *context, bool expected,
+                   bool waits);
+/* Swap all of a context out that is busy and not open. Under the lock, which is
+ * let go meanwhile. */
+void context_evict(struct contexts *all, struct context *context);
+/* Make room for the frames of a list, or none, and bytes, and take both; for a
+ * context that is busy or open. Without `waits` other threads are not waited
+ * for. Under the lock, which is let go meanwhile. False: there is none, or the
+ * job ends. */
+bool contexts_room(struct contexts *all, const struct context *self,
+                   struct extent_list *frames, uint64_t bytes, bool waits);
 /* `bytes` bytes of a context have moved in the time since `before`. Under the
  * lock. */
 void context_count(struct contexts *all, struct context *context,
                    enum poise_vrank_move what, uint64_t bytes, uint64_t before);
-/* Swap a context out that is resident, not busy, not active and not pinned. It
- * is busy then, a victim, and still has its pages: for pages_take, or for
- * victim_drop. Under the lock, which is let go meanwhile. False: the job
- * ends. */
-bool context_evict(struct contexts *all, struct context *context);
-/* Give the pages of a victim back. Under the lock, which is let go
- * meanwhile. NULL: there is none. */
-void victim_drop(struct contexts *all, struct context *victim);
-/* For others to read without the lock. */
-void context_set_state(struct context *context, enum context_state state);
+/* Put it behind all others of those that may go, if it has any memory; take it
+ * out. Under the lock. */
+void context_enlist(struct contexts *all, struct context *context);
+void context_unlist(struct contexts *all, struct context *context);
 bool context_is_resident(const struct context *context);
-/* It is not busy any more. Under the lock. */
+/* It becomes the caller's; it is not busy any more. Under the lock. */
+void context_occupy(struct contexts *all, struct context *context);
 void context_free_up(struct contexts *all, struct context *context);
 /* Until something has changed. Under the lock. */
 void contexts_wait(struct contexts *all);
@@ -132,13 +216,71 @@ void context_fail(void);
  * thread is. */
 void pending_free(struct contexts *all, struct context *context);
 
+/* ---- extent.c: of a context that is busy, without the lock --------------- */
+
+static inline bool extent_is_here(const struct extent *extent)
+{
+    return extent->state == EXTENT_RESIDENT || extent->state == EXTENT_VISITED;
+}
+/* Whether an extent can have a frame: the others come to their own place. */
+bool extent_is_framed(const struct contexts *all, const struct context *context,
+                      size_t at);
+/* Bytes that an extent takes when it comes. */
+uint64_t extent_charge(const struct contexts *all,
+                       const struct context *context, size_t at);
+/* Find what was touched since it was opened, and note that of its phase; *held:
+ * the bytes of its extents; *faults: pages that the kernel brought meanwhile.
+ * Nobody else may touch it. -ENOMEM. */
+int extents_look(struct contexts *all, struct context *context, uint64_t *held,
+                 uint64_t *faults);
+/* Write what is dirty of extents that are here; *bytes: so much more. */
+int extents_write(struct contexts *all, struct context *context,
+                  const struct extent_list *list, uint64_t *bytes);
+/* They go, and have been written: their memory goes to their frames, which are
+ * warm then, or back to the kernel. */
+int extents_drop(struct contexts *all, struct context *context,
+                 struct extent_list *list);
+/* Read extents that are away into their frames, and put these into their
+ * places, or read them there. */
+int extents_bring(struct contexts *all, struct context *context,
+                  const struct extent_list *list, uint64_t *bytes);
+/* A part of it will be written to disk: what is fresh of that is away. */
+int extents_expose(struct contexts *all, struct context *context, size_t offset,
+                   size_t bytes);
+
+/* ---- frame.c ------------------------------------------------------------- */
+
+int frames_begin(struct contexts *all);
+void frames_end(struct contexts *all);
+char *frame_at(const struct contexts *all, int slot);
+/* Take one, with pages if there are any; -1: there is none. One without. Put
+ * one back. Under the lock. */
+int frame_get(struct contexts *all);
+int frame_get_cold(struct contexts *all);
+void frame_put(struct contexts *all, int slot, bool is_warm);
+/* The memory of an extent's place goes to a frame: false, it does not move. The
+ * other way round; 0 or an error. */
+bool frame_take(const struct contexts *all, int slot, char *place);
+int frame_place(const struct contexts *all, int slot, char *place, bool odd);
+/* Give the pages of one back. */
+void frame_cool(const struct contexts *all, int slot);
+
+/* ---- phase.c ------------------------------------------------------------- */
+
+/* The rank of a context is about to wait: what it will be in then. */
+void phase_next(const struct contexts *all, struct context *context);
+/* It touched an extent; whether it is expected to. */
+void phase_note(struct context *context, size_t at);
+bool phase_has(const struct context *context, size_t at);
+void phases_free(struct context *context);
+
 /* ---- prefetch.c ---------------------------------------------------------- */
 
 /* Threads, one for each worker. -ENOMEM. */
-/* The calling worker will need it next: it may come. */
-void context_prefetch(struct context *context);
 int prefetch_begin(struct contexts *all);
 void prefetch_end(struct contexts *all);
+/* The calling worker will need it next: it may come. */
+void context_prefetch(struct context *context);
 
 /* ---- transfer.c ---------------------------------------------------------- */
 
@@ -166,29 +308,21 @@ struct write_part {
 int transfer_write(struct contexts *all, struct context *context, size_t low,
                    size_t high, const struct write_part *parts, int count);
 
-/* ---- pages.c --------------------------------------------------------- */
-
-/* Huge pages, if there are any, move twice as fast. */
-void pages_advise(const struct heap *heap);
-/* Give the memory of a context that has gone back. */
-void pages_drop(struct context *context);
-/* A context that is busy and comes gets the pages of one that has gone; those
- * that are not on disk are zero. False with errno: it has none. */
-bool pages_take(const struct contexts *all, struct context *context,
-                struct context *victim);
-
 /* ---- dirty.c --------------------------------------------------------- */
 
 /* Once there are addresses. -ENOTSUP: what is wanted is not to be had. */
 int dirty_begin(struct contexts *all, enum poise_vrank_tracking wanted);
 void dirty_end(struct contexts *all);
-/* Find what must be written of a context that goes, context->runs, and what
- * will be stored then. It is busy. -ENOMEM. */
-int dirty_plan(const struct contexts *all, struct context *context);
-/* The pages of a context, which is busy, were those of another. */
-void dirty_moved(const struct contexts *all, const struct context *context);
-/* A context has come in, and is busy: notice what is written from now on. */
-void dirty_watch(const struct contexts *all, struct context *context);
+/* Add what must be written of an extent that goes to context->runs, and set
+ * what will be stored then; whether its huge page is split. -ENOMEM. */
+int dirty_plan(const struct contexts *all, struct context *context, size_t at);
+/* An extent has come in, RESIDENT: notice what is written from now on. */
+void dirty_watch(const struct contexts *all, struct context *context,
+                 size_t at);
+/* Count pages that are in memory, extent by extent: `seen` of those at
+ * first..end, which was 0. */
+void dirty_count(const struct contexts *all, struct context *context,
+                 size_t first, size_t end);
 /* Pages from..to are stored, or not. */
 void stored_set(struct context *context, size_t from, size_t to, bool stored);
 bool stored_get(const struct context *context, size_t page);

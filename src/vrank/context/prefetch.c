@@ -31,25 +31,20 @@ struct prefetcher {
 /* Under the lock, which is let go meanwhile. */
 static void prefetch_bring(struct contexts *all, struct context *context)
 {
-    struct context *victim;
-    uint64_t bytes;
-
-    if (context->busy || context->state != CONTEXT_SWAPPED_OUT ||
+    if (context->busy || context->opens > 0 || context->holds > 0 ||
+        context->is_retired ||
         __atomic_load_n(&context->parts, __ATOMIC_ACQUIRE) > 0) {
         return;
     }
     /* Not before: the wish may be old, and the rank run and change its heap,
-     * for which it takes no lock. Swapped out, nothing changes it. */
-    bytes = context->heap.charged;
-    if (bytes > all->plan.budget_bytes / PREFETCH_LEAST) {
+     * for which it takes no lock. While it is not open nothing changes it. */
+    if (context->heap.charged > all->plan.budget_bytes / PREFETCH_LEAST) {
         return;
     }
-    context->busy = true;
-    if (contexts_room(all, bytes, false, &victim)) {
-        context->is_prefetched = true;
-        context_fill(all, context, victim);
-        context->last_use = ++all->clock;
-    }
+    context_occupy(all, context);
+    context->is_prefetched = true;
+    context_bring(all, context, true, false);
+    context_enlist(all, context);
     context_free_up(all, context);
 }
 

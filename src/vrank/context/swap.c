@@ -1,43 +1,33 @@
 /*
- * Which contexts are in memory.
+ * Which contexts are in memory, and how much of them.
  *
- * A context's state, under the one lock of all contexts:
+ * A context is open while its rank runs, or a thread pins it: any of it may be
+ * touched then. Extents (internal.h) change only while it is not open and a
+ * thread has it busy, which owns it then: the one lock of all contexts is let
+ * go meanwhile. The owner of one that is not open may also read and write parts
+ * of it on disk (access.c).
  *
- *   SWAPPED_OUT  at first, and while it lies on disk: its addresses cannot be
- *                touched; what is written to it goes to disk, or is pending
- *   RESIDENT     its heap is in memory
- *   RETIRED      its rank has ended, its memory was given back
+ *   not open -> open   context_open: what its next phase is expected to touch
+ *                      comes, and pending writes are put in
+ *   open -> not open   context_close: what was touched is found, and counted
  *
- *   SWAPPED_OUT -> RESIDENT   context_fill: for its rank that is resumed, a
- *                             thread that pins it, or ahead of its time
- *   RESIDENT -> SWAPPED_OUT   context_evict: for a thread that needs room, or
- *                             at each wait if the run asks for that
- *   RESIDENT -> RETIRED       its own rank, at its end
+ * What is in memory of a context that is not open may be copied from and to by
+ * those that hold it; an extent does not go meanwhile.
  *
- * The first two take long, so the lock is let go meanwhile, and `busy` stands
- * for it. The thread that sets busy, where it was not set, owns the context
- * until it clears it: only the owner changes the state (but for RETIRED), moves
- * pages in and out, and touches `stored` and the pending writes. The owner of
- * a context that is swapped out may also read and write parts of it on disk
- * (access.c).
+ * Memory stays within the budget. A context counts for the extents that it
+ * holds; while it is open also for a lease: all else that its heap may have in
+ * memory, since nobody sees it touched before the context is closed. Room for
+ * both is made before, and whenever a heap grows. `used_bytes` is all of that;
+ * warm frames have the rest, if they need no more than that.
  *
- * A resident context is not evicted while it is busy, active (its rank runs) or
- * pinned; so its rank, and a thread that pins it, touch it without a lock.
- * `parts` counts transfers that are still under way when busy is cleared: only
- * the worker that started one ends it, and a context becomes resident only when
- * there are none.
+ * What goes first: extents that their rank does not need in its next phase, of
+ * contexts that were not used for longest; then the others, in the same order.
  *
- * Contexts in memory stay within the budget: room is taken in used_bytes before
- * a context comes or a heap grows, and given back when a context was written or
- * a heap shrinks. The pages of the last victim go to the one that comes, or are
- * dropped before more room is made.
- *
- * No thread waits for ever: a worker has at most two contexts that cannot go,
- * that of the rank that runs and one that it pins, and there is room for two
- * for each worker. A thread that waits for a context to be no longer busy owns
- * none itself, and one that waits for room, or for the last parts, owns only
- * the context that is to come. Before a worker sleeps it ends its own
- * transfers.
+ * No thread waits for ever: a worker has at most two contexts open, that of the
+ * rank that runs and one that it pins, and there is room for two for each
+ * worker. A thread that waits for a context to be no longer busy owns none
+ * itself, and one that waits for room, or for the last parts, owns only the
+ * context that is to come. Before a worker sleeps it ends its own transfers.
  */
 #include "internal.h"
 
@@ -46,7 +36,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 void context_count(struct contexts *all, struct context *context,
                    enum poise_vrank_move what, uint64_t bytes, uint64_t before)
@@ -92,61 +81,132 @@ void contexts_wait_parts(struct contexts *all, const struct context *context)
     }
 }
 
-void context_set_state(struct context *context, enum context_state state)
-{
-    __atomic_store_n(&context->state, state, __ATOMIC_RELAXED);
-}
-
 bool context_is_resident(const struct context *context)
 {
-    return __atomic_load_n(&context->state, __ATOMIC_RELAXED) ==
-           CONTEXT_RESIDENT;
+    return __atomic_load_n(&context->missing, __ATOMIC_RELAXED) == 0;
+}
+
+void context_occupy(struct contexts *all, struct context *context)
+{
+    context->busy = true;
+    all->busy_count++;
 }
 
 void context_free_up(struct contexts *all, struct context *context)
 {
     context->busy = false;
+    all->busy_count--;
     pthread_cond_broadcast(&all->changed);
 }
 
-/* Write a context that is busy to disk. */
-static int context_write(struct contexts *all, struct context *context,
-                         uint64_t *bytes)
-{
-    struct context_batch batch = {0};
-    struct heap *heap = &context->heap;
-    int code = dirty_plan(all, context);
+/* ---- what may go -------------------------------------------------------- */
 
-    for (size_t i = 0; i < context->run_count && code == 0; i++) {
-        size_t from = context->runs[i].from * CONTEXT_PAGE;
-        size_t now = context->runs[i].to * CONTEXT_PAGE - from;
-        *bytes += now;
-        context_disk_add(all->disk, &batch, context->index, from,
-                         heap->base + from, now, true);
+void context_unlist(struct contexts *all, struct context *context)
+{
+    int list = context->list;
+
+    if (list < 0) {
+        return;
     }
-    int finished = context_disk_finish(&batch);
-    return code == 0 ? finished : code;
+    *(context->prev != NULL ? &context->prev->next : &all->oldest[list]) =
+        context->next;
+    *(context->next != NULL ? &context->next->prev : &all->newest[list]) =
+        context->prev;
+    context->list = -1;
 }
 
-/* Read one that is busy into its memory, which is mapped. */
-static int context_read(struct contexts *all, struct context *context,
-                        uint64_t *bytes)
+/* Whether an extent that is in memory is needed in the next phase. */
+static bool extent_is_kept(const struct context *context, size_t at)
 {
-    struct context_batch batch = {0};
-    struct heap *heap = &context->heap;
-    size_t from, to = 0;
+    return context->extents[at].state == EXTENT_RESIDENT &&
+           phase_has(context, at);
+}
 
-    while (stored_next(context, &from, &to, heap->bytes / CONTEXT_PAGE)) {
-        size_t at = from * CONTEXT_PAGE, now = (to - from) * CONTEXT_PAGE;
-        *bytes += now;
-        context_disk_add(all->disk, &batch, context->index, at, heap->base + at,
-                         now, false);
+void context_enlist(struct contexts *all, struct context *context)
+{
+    int missing = 0, extras = 0;
+
+    context_unlist(all, context);
+    for (size_t at = 0; at < context->extent_count; at++) {
+        const struct extent *extent = &context->extents[at];
+        bool here = extent_is_here(extent);
+        extras += here && !extent_is_kept(context, at);
+        missing += extent->state == EXTENT_AWAY && phase_has(context, at);
     }
-    int code = context_disk_finish(&batch);
+    __atomic_store_n(&context->missing, missing, __ATOMIC_RELAXED);
+    if (context->held == 0 || context->opens > 0 || context->keeps_resident) {
+        return;
+    }
+    int list = extras > 0 ? 0 : 1;
+    context->list = list;
+    context->next = NULL;
+    context->prev = all->newest[list];
+    *(context->prev != NULL ? &context->prev->next : &all->oldest[list]) =
+        context;
+    all->newest[list] = context;
+}
+
+/* Extents of a context that go, of at least so many bytes, if it has them:
+ * those that it does not need next before the others. */
+static void evict_choose(const struct context *context, uint64_t bytes,
+                         struct extent_list *list)
+{
+    uint64_t found = 0;
+
+    list->count = 0;
+    for (int kept = 0; kept < 2; kept++) {
+        for (size_t at = context->extent_count;
+             at-- > 0 && found < bytes && list->count < EXTENT_BATCH;) {
+            const struct extent *extent = &context->extents[at];
+            if (extent_is_here(extent) &&
+                extent_is_kept(context, at) == (kept == 1)) {
+                found += (uint64_t)extent->pages * CONTEXT_PAGE;
+                list->slots[list->count] = -1;
+                list->warm[list->count] = false;
+                list->at[list->count++] = at;
+            }
+        }
+        if (found > 0 && kept == 0 && context->list == 0) {
+            /* Others may have such, too. */
+            return;
+        }
+    }
+}
+
+/* Write extents of a context that is busy, and take their memory. Under the
+ * lock, which is let go meanwhile. */
+static bool evict_list(struct contexts *all, struct context *context,
+                       struct extent_list *list, uint64_t *bytes)
+{
+    uint64_t pages = 0;
+
+    for (int i = 0; i < list->count; i++) {
+        size_t at = list->at[i];
+        pages += context->extents[at].pages;
+        if (context->extents[at].state == EXTENT_RESIDENT &&
+            extent_is_framed(all, context, at)) {
+            list->slots[i] = frame_get_cold(all);
+        }
+    }
+    pthread_mutex_unlock(&all->lock);
+    int code = extents_write(all, context, list, bytes);
     if (code == 0) {
-        dirty_watch(all, context);
+        code = extents_drop(all, context, list);
     }
-    return code;
+    if (code < 0) {
+        context_fail();
+    }
+    pthread_mutex_lock(&all->lock);
+    for (int i = 0; i < list->count; i++) {
+        if (list->slots[i] >= 0) {
+            frame_put(all, list->slots[i], list->warm[i]);
+        }
+    }
+    if (code == 0) {
+        context->held -= pages * CONTEXT_PAGE;
+        all->used_bytes -= pages * CONTEXT_PAGE;
+    }
+    return code == 0;
 }
 
 /* That it went to disk or came back. */
@@ -160,174 +220,268 @@ static void context_record(const struct context *context, uint64_t began,
     }
 }
 
-bool context_evict(struct contexts *all, struct context *context)
+/* Swap so much of a context out that is busy and not open: whether there was
+ * anything. Under the lock, which is let go meanwhile. */
+static bool evict_bytes(struct contexts *all, struct context *context,
+                        uint64_t wanted)
 {
     uint64_t bytes = 0, before = poise_clock_ns();
     uint64_t began = poise_trace_ticks(poise_trace_ring());
+    struct extent_list list;
+    bool well = true, any = false;
 
-    context->busy = true;
-    context->is_prefetched = false;
-    pthread_mutex_unlock(&all->lock);
-    int code = context_write(all, context, &bytes);
-    if (code < 0) {
-        context_fail();
-    }
-    pthread_mutex_lock(&all->lock);
+    do {
+        uint64_t held = context->held;
+        evict_choose(context, wanted, &list);
+        well = list.count > 0 && evict_list(all, context, &list, &bytes);
+        any |= well;
+        held -= context->held;
+        wanted -= held < wanted ? held : wanted;
+    } while (well && wanted > 0 && context->list < 0);
     context_count(all, context, POISE_VRANK_SWAPPED_OUT, bytes, before);
     context_record(context, began, bytes, false);
     all->sums.swapped_out += bytes;
-    if (code == 0) {
-        all->used_bytes -= context->heap.charged;
-        heap_trim(&context->heap);
-        context_set_state(context, CONTEXT_SWAPPED_OUT);
-    } else {
-        context_free_up(all, context);
-    }
-    return code == 0;
+    return any;
 }
 
-void victim_drop(struct contexts *all, struct context *victim)
+void context_evict(struct contexts *all, struct context *context)
 {
-    if (victim != NULL) {
-        pthread_mutex_unlock(&all->lock);
-        pages_drop(victim);
-        pthread_mutex_lock(&all->lock);
-        context_free_up(all, victim);
+    context_unlist(all, context);
+    context->is_prefetched = false;
+    evict_bytes(all, context, UINT64_MAX);
+    context_enlist(all, context);
+}
+
+/* The context that gives room: one of which something is not needed next, or
+ * else one that was not used for longest. NULL: none may go now. */
+static struct context *contexts_victim(const struct contexts *all, bool waits)
+{
+    for (int list = 0; list < 2; list++) {
+        struct context *context = all->oldest[list];
+        while (context != NULL && (context->busy || context->holds > 0 ||
+                                   (!waits && context->is_prefetched))) {
+            context = context->next;
+        }
+        if (context != NULL) {
+            return context;
+        }
+    }
+    return NULL;
+}
+
+/* Whether somebody may make room, sooner or later. */
+static bool contexts_move(const struct contexts *all,
+                          const struct context *self)
+{
+    int others = all->busy_count - (self != NULL && self->busy);
+
+    return others > 0 || (all->threads > 1 && all->open_count > 0);
+}
+
+/* Pages of one frame go back to the kernel. Under the lock, which is let go
+ * meanwhile. */
+static void contexts_cool(struct contexts *all)
+{
+    int slot = frame_get(all);
+
+    pthread_mutex_unlock(&all->lock);
+    frame_cool(all, slot);
+    pthread_mutex_lock(&all->lock);
+    frame_put(all, slot, false);
+}
+
+/* Take frames for all of a list that have some. */
+static void room_frames(struct contexts *all, const struct context *self,
+                        struct extent_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        list->slots[i] =
+            extent_is_framed(all, self, list->at[i]) ? frame_get(all) : -1;
     }
 }
 
-/* The resident context that was not used for longest and may go; *moving:
- * whether others will be able to, sooner or later. */
-static struct context *context_oldest(struct contexts *all, bool *moving)
+bool contexts_room(struct contexts *all, const struct context *self,
+                   struct extent_list *frames, uint64_t bytes, bool waits)
 {
-    struct context *oldest = NULL;
+    /* Where contexts share extents with holes they count for a little more than
+     * they have. */
+    uint64_t slack = 0;
 
-    *moving = false;
-    for (int i = 0; i < all->count; i++) {
-        struct context *context = &all->items[i];
-        if (context->state != CONTEXT_RESIDENT || context->keeps_resident) {
-            *moving |= context->is_arriving;
+    for (;;) {
+        uint64_t most = all->plan.budget_bytes + slack;
+        uint64_t used = all->used_bytes + bytes, warm = 0;
+        for (int i = 0; frames != NULL && i < frames->count; i++) {
+            warm += extent_is_framed(all, self, frames->at[i]);
+        }
+        uint64_t have = (uint64_t)all->frames.warm_count;
+        warm = have > warm ? (have - warm) * all->frames.bytes : 0;
+        if (used + warm <= most || (used <= most && have == 0)) {
+            break;
+        }
+        if (used <= most) {
+            contexts_cool(all);
             continue;
         }
-        if (context->busy) {
-            *moving = true;
-        } else if (context->active || context->pins > 0) {
-            *moving |= all->threads > 1;
-        } else if (context->heap.charged > 0 &&
-                   (oldest == NULL || context->last_use < oldest->last_use)) {
-            oldest = context;
-        }
-    }
-    return oldest;
-}
-
-bool contexts_room(struct contexts *all, uint64_t bytes, bool waits,
-                   struct context **victim)
-{
-    bool moving;
-
-    *victim = NULL;
-    while (all->used_bytes + bytes > all->plan.budget_bytes) {
-        if (*victim != NULL) {
-            /* Its pages were not enough. Others may wait for it, or be
-             * waited for, so it is not kept busy meanwhile. */
-            victim_drop(all, *victim);
-            *victim = NULL;
-            continue;
-        }
-        struct context *oldest = context_oldest(all, &moving);
-        if (oldest != NULL && (waits || !oldest->is_prefetched)) {
-            if (!context_evict(all, oldest)) {
+        struct context *victim = contexts_victim(all, waits);
+        if (victim != NULL) {
+            context_occupy(all, victim);
+            victim->is_prefetched = false;
+            bool well = evict_bytes(all, victim, used - most);
+            context_enlist(all, victim);
+            context_free_up(all, victim);
+            if (!well) {
                 return false;
             }
-            *victim = oldest;
-        } else if (moving && waits) {
+        } else if (!waits) {
+            return false;
+        } else if (contexts_move(all, self)) {
             contexts_wait(all);
+        } else if (slack == 0) {
+            slack = 4 * all->extent_bytes;
         } else {
             return false;
         }
     }
     all->used_bytes += bytes;
+    if (frames != NULL) {
+        room_frames(all, self, frames);
+    }
     return true;
 }
 
-/* Memory for one that comes: the victim's, if there is one. */
-static int context_map(const struct contexts *all, struct context *context,
-                       struct context *victim)
-{
-    struct heap *heap = &context->heap;
-    bool mapped;
+/* ---- in ----------------------------------------------------------------- */
 
-    if (victim != NULL && victim->is_split && heap->unit == CONTEXT_HUGE) {
-        /* Fresh ones are huge again. */
-        pages_drop(victim);
-        victim->is_split = false;
-        victim = NULL;
+/* Whether any pending write goes to an extent. */
+static bool pending_is_in(const struct contexts *all,
+                          const struct context *context, size_t at)
+{
+    size_t low = at * all->extent_bytes, high = low + all->extent_bytes;
+    const struct pending_write *write = context->pending;
+
+    while (write != NULL &&
+           (write->offset >= high || write->offset + write->bytes <= low)) {
+        write = write->next;
     }
-    mapped = victim != NULL ? pages_take(all, context, victim)
-                            : mprotect(heap->base, heap->bytes,
-                                       PROT_READ | PROT_WRITE) == 0;
-    return mapped ? 0
-                  : poise_error_set(errno, "bring a context into memory", NULL,
-                                    NULL);
+    return write != NULL;
 }
 
-bool context_fill(struct contexts *all, struct context *context,
-                  struct context *victim)
+/* The next extents that are to come, from *at on: whether there are any. */
+static bool bring_choose(const struct contexts *all,
+                         const struct context *context, bool expected,
+                         size_t *at, struct extent_list *list)
 {
-    uint64_t bytes = 0, before = poise_clock_ns();
-    uint64_t began = poise_trace_ticks(poise_trace_ring());
-
-    context->is_arriving = true;
-    pthread_mutex_unlock(&all->lock);
-    int code = context_map(all, context, victim);
-    if (victim != NULL) {
-        pthread_mutex_lock(&all->lock);
-        context_free_up(all, victim);
-        pthread_mutex_unlock(&all->lock);
+    list->count = 0;
+    for (; *at < context->extent_count && list->count < EXTENT_BATCH; ++*at) {
+        const struct extent *extent = &context->extents[*at];
+        bool away = extent->state == EXTENT_AWAY ||
+                    (expected && extent->state == EXTENT_VISITED);
+        if (away && ((expected && (all->whole || phase_has(context, *at))) ||
+                     pending_is_in(all, context, *at))) {
+            list->slots[list->count] = -1;
+            list->warm[list->count] = false;
+            list->at[list->count++] = *at;
+        }
     }
-    code = code == 0 ? context_read(all, context, &bytes) : code;
+    return list->count > 0;
+}
+
+/* Those of a list that were visited go first, to come as a whole. */
+static bool bring_clean(struct contexts *all, struct context *context,
+                        const struct extent_list *list)
+{
+    struct extent_list visited = {.count = 0};
+    uint64_t bytes = 0, before = poise_clock_ns();
+
+    for (int i = 0; i < list->count; i++) {
+        if (context->extents[list->at[i]].state == EXTENT_VISITED) {
+            visited.slots[visited.count] = -1;
+            visited.at[visited.count++] = list->at[i];
+        }
+    }
+    if (visited.count == 0) {
+        return true;
+    }
+    bool well = evict_list(all, context, &visited, &bytes);
+    context_count(all, context, POISE_VRANK_SWAPPED_OUT, bytes, before);
+    all->sums.swapped_out += bytes;
+    return well;
+}
+
+/* Bring those of a list, for which there is no room yet. Under the lock, which
+ * is let go meanwhile. */
+static bool bring_list(struct contexts *all, struct context *context,
+                       struct extent_list *list, bool waits, uint64_t *bytes)
+{
+    uint64_t charge = 0;
+
+    if (!bring_clean(all, context, list)) {
+        return false;
+    }
+    for (int i = 0; i < list->count; i++) {
+        charge += extent_charge(all, context, list->at[i]);
+    }
+    if (!contexts_room(all, context, list, charge, waits)) {
+        return false;
+    }
+    context->held += charge;
+    pthread_mutex_unlock(&all->lock);
+    int code = extents_bring(all, context, list, bytes);
     if (code < 0) {
         context_fail();
     }
     pthread_mutex_lock(&all->lock);
-    context->is_arriving = false;
-    context_count(all, context, POISE_VRANK_SWAPPED_IN, bytes, before);
-    context_record(context, began, bytes, true);
-    all->sums.swapped_in += bytes;
-    all->sums.swaps += bytes > 0;
-    if (code == 0) {
-        const struct pending_write *write = context->pending;
-        for (; write != NULL; write = write->next) {
-            memcpy(context->heap.base + write->offset, write->data,
-                   write->bytes);
+    for (int i = 0; i < list->count; i++) {
+        if (list->slots[i] >= 0) {
+            frame_put(all, list->slots[i], false);
         }
-        pending_free(all, context);
-        context_set_state(context, CONTEXT_RESIDENT);
     }
     return code == 0;
 }
 
-/* Bring a context that is busy and swapped out into memory. Under the lock,
- * which is let go meanwhile. False: the job ends. */
-static bool context_bring(struct contexts *all, struct context *context)
+bool context_bring(struct contexts *all, struct context *context, bool expected,
+                   bool waits)
 {
-    struct context *victim;
+    uint64_t bytes = 0, before = poise_clock_ns();
+    uint64_t began = poise_trace_ticks(poise_trace_ring());
+    struct extent_list list;
+    bool well = true;
+    size_t at = 0;
 
-    if (!contexts_room(all, context->heap.charged, true, &victim)) {
-        poise_error_set(ENOMEM, "bring a context into memory", NULL,
-                        "%d MiB are needed, and the contexts of ranks that "
-                        "started threads, which stay in memory, leave less",
-                        (int)(context->heap.charged >> 20));
-        pthread_mutex_unlock(&all->lock);
-        context_fail();
-        pthread_mutex_lock(&all->lock);
-        return false;
+    context_unlist(all, context);
+    while (well && bring_choose(all, context, expected, &at, &list)) {
+        well = bring_list(all, context, &list, waits, &bytes);
     }
-    return context_fill(all, context, victim);
+    if (well && context->pending != NULL) {
+        for (const struct pending_write *write = context->pending;
+             write != NULL; write = write->next) {
+            memcpy(context->heap.base + write->offset, write->data,
+                   write->bytes);
+        }
+        pending_free(all, context);
+    }
+    if (bytes > 0 || all->always) {
+        context_count(all, context, POISE_VRANK_SWAPPED_IN, bytes, before);
+        context_record(context, began, bytes, true);
+        all->sums.swapped_in += bytes;
+        all->sums.swaps += bytes > 0;
+    }
+    return well;
 }
 
-void context_need(struct contexts *all, struct context *context)
+/* Room for all else that an open context may have. */
+static bool context_rent(struct contexts *all, struct context *context)
+{
+    uint64_t most = context->heap.charged;
+    uint64_t lease = most > context->held ? most - context->held : 0;
+
+    if (!contexts_room(all, context, NULL, lease, true)) {
+        return false;
+    }
+    context->lease = lease;
+    return true;
+}
+
+void context_open(struct contexts *all, struct context *context, bool expected)
 {
     if (context->busy) {
         uint64_t before = poise_clock_ns();
@@ -337,11 +491,60 @@ void context_need(struct contexts *all, struct context *context)
         context_count(all, context, POISE_VRANK_SWAPPED_IN, 0, before);
     }
     context->is_prefetched = false;
-    if (context->state == CONTEXT_SWAPPED_OUT) {
-        context->busy = true;
+    if (context->opens == 0 && !context->is_retired) {
+        context_occupy(all, context);
         contexts_wait_parts(all, context);
-        context_bring(all, context);
+        while (context->holds > 0) {
+            contexts_wait(all);
+        }
+        bool well = context_bring(all, context, expected, true) &&
+                    context_rent(all, context);
+        if (!well) {
+            poise_error_set(ENOMEM, "bring a context into memory", NULL,
+                            "%d MiB are needed, and the contexts of ranks that "
+                            "started threads, which stay in memory, leave less",
+                            (int)(context->heap.charged >> 20));
+            pthread_mutex_unlock(&all->lock);
+            context_fail();
+            pthread_mutex_lock(&all->lock);
+        }
+        context->opens++;
+        all->open_count++;
         context_free_up(all, context);
+    } else {
+        context->opens++;
     }
-    context->last_use = ++all->clock;
+}
+
+/* ---- out ---------------------------------------------------------------- */
+
+void context_close(struct contexts *all, struct context *context, bool suspends)
+{
+    uint64_t held, faults;
+
+    if (--context->opens > 0 || context->is_retired) {
+        if (suspends) {
+            phase_next(all, context);
+        }
+        return;
+    }
+    all->open_count--;
+    context_occupy(all, context);
+    pthread_mutex_unlock(&all->lock);
+    int code = extents_look(all, context, &held, &faults);
+    if (code < 0) {
+        context_fail();
+    }
+    pthread_mutex_lock(&all->lock);
+    all->sums.swapped_in += faults * CONTEXT_PAGE;
+    all->sums.swaps += faults > 0;
+    context->moved[POISE_VRANK_SWAPPED_IN] += faults * CONTEXT_PAGE;
+    all->used_bytes += held - context->held - context->lease;
+    context->held = held;
+    context->lease = 0;
+    if (suspends) {
+        phase_next(all, context);
+    }
+    context_enlist(all, context);
+    context_free_up(all, context);
 }

@@ -206,7 +206,7 @@ static bool is_collective(const char *name)
 
 /* Functions proper: not MPI_DUP_FN and its like, whose addresses mean
  * something, and not MPI_Pcontrol, which takes any number of arguments. */
-static bool is_wrapped(const char *name)
+bool profile_wraps(const char *name)
 {
     return strncmp(name, "MPI_", 4) == 0 && name[4] >= 'A' && name[4] <= 'Z' &&
            name[5] >= 'a' && name[5] <= 'z' &&
@@ -216,7 +216,7 @@ static bool is_wrapped(const char *name)
 void *profile_wrap(struct profile *profile, const char *name, void *function)
 {
     int at = 0;
-    if (function == NULL || !is_wrapped(name)) {
+    if (function == NULL || !profile_wraps(name)) {
         return function;
     }
     while (at < profile->call_count && strcmp(profile->names[at], name) != 0) {

@@ -129,6 +129,9 @@ void profile_message(const struct vrank *rank, int dest, size_t bytes);
 
 /* ---- calls.c ---------------------------------------------------- */
 
+/* Whether MPI's `name` may be replaced by another that goes on to it: it is
+ * called, and its address means nothing. */
+bool profile_wraps(const char *name);
 /* A function that does what `function`, MPI's `name`, does and notes how long
  * it took. `function` itself where there is no room for more. */
 void *profile_wrap(struct profile *profile, const char *name, void *function);

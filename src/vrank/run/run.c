@@ -430,8 +430,11 @@ static void *run_function(const char *name, void *arg)
     }
     snprintf(own, sizeof own, "poise_%s", plain);
     void *function = dlsym(RTLD_DEFAULT, own);
-    return run->options->profiled != NULL
-               ? profile_wrap(&run->profile, plain, function)
+    if (run->options->profiled != NULL) {
+        function = profile_wrap(&run->profile, plain, function);
+    }
+    return run_swaps(run->options) && profile_wraps(plain)
+               ? context_site_wrap(function)
                : function;
 }
 

@@ -1,0 +1,142 @@
+/*
+ * Frames: memory of extents that belongs to none. What an extent leaves goes to
+ * the next that comes: pages are moved (mremap), which costs next to nothing,
+ * while pages from the kernel would be zeroed first, and take longer than the
+ * disk. And an extent that comes is read into a frame, and appears in its place
+ * when it is whole.
+ *
+ * A frame is warm while it has pages, else cold. An extent in its place has
+ * another advice about reading ahead than its neighbours, and than frames
+ * (which means nothing for anonymous memory): so their mappings never become
+ * one. Where they did, the kernel would forget to watch what is written to the
+ * neighbour (dirty.c).
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+int frames_begin(struct contexts *all)
+{
+    struct frames *frames = &all->frames;
+    /* No more can be in memory; and those that are on their way. */
+    uint64_t count = all->plan.budget_bytes / all->extent_bytes +
+                     2 * (uint64_t)all->threads * EXTENT_BATCH;
+
+    frames->bytes = all->extent_bytes;
+    frames->count = (int)count;
+    frames->warm = poise_alloc(count, sizeof *frames->warm);
+    frames->cold = poise_alloc(count, sizeof *frames->cold);
+    if (frames->warm == NULL || frames->cold == NULL) {
+        return -ENOMEM;
+    }
+    /* Aligned as extents are. */
+    size_t bytes = (count + 1) * frames->bytes;
+    char *area = poise_fault_check(POISE_FAULT_ALLOC) == 0
+                     ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                     : MAP_FAILED;
+    if (area == MAP_FAILED) {
+        return poise_error_set(ENOMEM, "swap the contexts of virtual ranks",
+                               NULL, NULL);
+    }
+    frames->area = area;
+    madvise(area, bytes,
+            frames->bytes >= CONTEXT_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    madvise(area, bytes, MADV_RANDOM);
+    for (int i = frames->count; i-- > 0;) {
+        frames->cold[frames->cold_count++] = i;
+    }
+    return 0;
+}
+
+void frames_end(struct contexts *all)
+{
+    struct frames *frames = &all->frames;
+
+    if (frames->area != NULL) {
+        munmap(frames->area, ((size_t)frames->count + 1) * frames->bytes);
+    }
+    free(frames->warm);
+    free(frames->cold);
+}
+
+char *frame_at(const struct contexts *all, int slot)
+{
+    uintptr_t base = (uintptr_t)all->frames.area, unit = all->frames.bytes;
+
+    return (char *)((base + unit - 1) / unit * unit + (size_t)slot * unit);
+}
+
+int frame_get_cold(struct contexts *all)
+{
+    struct frames *frames = &all->frames;
+
+    return frames->cold_count > 0 ? frames->cold[--frames->cold_count] : -1;
+}
+
+int frame_get(struct contexts *all)
+{
+    struct frames *frames = &all->frames;
+
+    return frames->warm_count > 0 ? frames->warm[--frames->warm_count]
+                                  : frame_get_cold(all);
+}
+
+void frame_put(struct contexts *all, int slot, bool is_warm)
+{
+    struct frames *frames = &all->frames;
+
+    if (is_warm) {
+        frames->warm[frames->warm_count++] = slot;
+    } else {
+        frames->cold[frames->cold_count++] = slot;
+    }
+}
+
+/* The source stays mapped, and is empty: Linux 5.7. */
+static bool frame_move(char *from, char *to, size_t bytes)
+{
+    return mremap(from, bytes, bytes,
+                  MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+                  to) != MAP_FAILED;
+}
+
+bool frame_take(const struct contexts *all, int slot, char *place)
+{
+    char *frame = frame_at(all, slot);
+    bool moved = frame_move(place, frame, all->frames.bytes);
+
+    if (moved) {
+        madvise(frame, all->frames.bytes, MADV_RANDOM);
+    }
+    return moved;
+}
+
+int frame_place(const struct contexts *all, int slot, char *place, bool odd)
+{
+    char *frame = frame_at(all, slot);
+    size_t bytes = all->frames.bytes;
+
+    if (frame_move(frame, place, bytes)) {
+        madvise(place, bytes, odd ? MADV_SEQUENTIAL : MADV_NORMAL);
+        return 0;
+    }
+    /* Memory of another nature cannot be moved. */
+    if (mmap(place, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) == MAP_FAILED) {
+        return poise_error_set(errno, "bring a context into memory", NULL,
+                               NULL);
+    }
+    memcpy(place, frame, bytes);
+    frame_cool(all, slot);
+    return 0;
+}
+
+void frame_cool(const struct contexts *all, int slot)
+{
+    madvise(frame_at(all, slot), all->frames.bytes, MADV_DONTNEED);
+}

@@ -250,6 +250,8 @@ struct poise_vrank_options {
                                  0: what its control group allows */
     uint64_t context_bytes; /**< most that a rank may allocate; 0: what fits */
     bool swap_always;       /**< swap at each call that waits, needed or not */
+    bool swap_whole; /**< bring all of a context whenever its rank goes on, as
+                          the paper does, not what is expected of it */
     enum poise_vrank_tracking tracking;
     struct poise_disk_options disk; /**< of the scratch files */
     uint64_t delay_ns;              /**< one way, between processes */

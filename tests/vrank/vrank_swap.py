@@ -484,6 +484,38 @@ static void test(void)
         # 32 operands of 20 allreduces, each a page here, and an extent there.
         self.assertLess(heap, 20 * 32 * (2 << 20) / 4)
 
+    def test_whole(self):
+        """The paper's way: each context comes when its rank goes on."""
+        program = self.compile(HEAD + SMALL)
+        result = self.ranks(12, program, "--memory", "48M", "--swap", "whole")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertGreater(int(result.stdout.split()[0]), 20 * 12 * (4 << 20))
+
+    def test_root_gathers(self):
+        """One rank has more than half of the memory."""
+        program = self.compile(HEAD + """
+static void test(void)
+{
+    int count = 1 << 18;
+    int *mine = malloc(count * sizeof(int)), *all = NULL;
+    for (int i = 0; i < count; i++) {
+        mine[i] = rank * 1000003 + i;
+    }
+    if (rank == 0) {
+        all = malloc((size_t)size * count * sizeof(int));
+        check(all != NULL, "malloc");
+    }
+    for (int round = 0; round < 2; round++) {
+        MPI_Gather(mine, count, MPI_INT, all, count, MPI_INT, 0,
+                   MPI_COMM_WORLD);
+        for (int i = 0; rank == 0 && i < size * count; i++) {
+            check(all[i] == i / count * 1000003 + i % count, "a number");
+        }
+    }
+}
+""")
+        self.well(32, program, "--memory", "64M")
+
     def test_sort_example(self):
         """Seven times the memory; also of keys that are equal."""
         source = os.path.join(EXAMPLES, "sort.c")

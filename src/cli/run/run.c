@@ -24,7 +24,8 @@ struct values {
     bool profile, check, buffered;
 };
 
-static const char *const swap_names[] = {"needed", "always", NULL};
+enum { SWAP_ALWAYS = 1, SWAP_WHOLE };
+static const char *const swap_names[] = {"needed", "always", "whole", NULL};
 
 /* In the order of enum poise_disk_engine, and one more. */
 static const char *const io_names[] = {"auto", "io_uring", "threads", "sync",
@@ -80,12 +81,14 @@ static const struct poise_option options[] = {
              "--scratch: what its control group and the machine allow)",
      .offset = offsetof(struct values, memory)},
     {POISE_OPTION_BYTES, .name = "context", .arg = "SIZE",
-     .help = "what a rank may allocate at most (default: half of the memory "
-             "that is left for contexts, for each thread)",
+     .help = "what a rank may allocate at most (default: seven eighths of "
+             "the memory that is left for contexts; with several threads half "
+             "of a thread's part)",
      .offset = offsetof(struct values, context)},
     {POISE_OPTION_ENUM, .name = "swap", .arg = "WHEN",
-     .help = "needed, or always, at each call that waits: for tests of "
-             "programs that might not bear it",
+     .help = "needed; or always, at each call that waits: for tests of "
+             "programs that might not bear it; or whole: all of a rank's data "
+             "comes whenever it goes on, not what it needs, for comparison",
      .offset = offsetof(struct values, swap), .choices = swap_names},
     {POISE_OPTION_ENUM, .name = "track", .arg = "MODE",
      .help = "how pages are found that were not written since they came into "
@@ -538,7 +541,8 @@ int cli_run(int argc, char **argv)
         .scratch = values.scratch,
         .memory_bytes = values.memory,
         .context_bytes = values.context,
-        .swap_always = values.swap != 0,
+        .swap_always = values.swap == SWAP_ALWAYS,
+        .swap_whole = values.swap == SWAP_WHOLE,
         .checks = values.check,
         .tracking = (enum poise_vrank_tracking)values.track,
         .disk = disk_options(&values),

@@ -58,11 +58,14 @@ static size_t stored_words(uint64_t slot_bytes)
     return (size_t)(slot_bytes / CONTEXT_PAGE + 63) / 64;
 }
 
-/* Where contexts are not mostly empty. */
+/* Huge pages where contexts are not mostly empty, and memory has many of
+ * them. */
 static size_t heap_unit(const struct contexts *all)
 {
-    return all->plan.context_bytes >= 8 * CONTEXT_HUGE ? CONTEXT_HUGE
-                                                       : CONTEXT_SMALL_UNIT;
+    uint64_t each = all->plan.budget_bytes / 2 / (uint64_t)all->threads;
+
+    each = each < all->plan.context_bytes ? each : all->plan.context_bytes;
+    return each >= 8 * CONTEXT_HUGE ? CONTEXT_HUGE : CONTEXT_SMALL_UNIT;
 }
 
 /* Those that are in memory are a mapping each, and part what is away: all of

@@ -28,8 +28,8 @@
  * room has to know what is in memory, and no pointer into a context is given to
  * the kernel, but by its own rank.
  *
- * The memory holds at least two contexts for each worker: that of the rank that
- * runs and one that it pins.
+ * With several workers the memory holds at least two contexts for each: that of
+ * the rank that runs and one that it pins. With one a rank may have nearly all.
  *
  * Source: pems 4.2-4.5.
  */

@@ -120,7 +120,8 @@ void phase_note(struct context *context, size_t at)
 
 bool phase_has(const struct context *context, size_t at)
 {
-    return context->phase != NULL && set_has(context->phase, at);
+    return contexts->whole ||
+           (context->phase != NULL && set_has(context->phase, at));
 }
 
 void phases_free(struct context *context)

@@ -11,6 +11,9 @@
 #define PLAN_LEAST ((uint64_t)256 << 10)
 /** What part of the memory is for messages on their way. */
 #define PLAN_MESSAGES 8
+/** What part of the memory of contexts a rank leaves to others, where it is the
+ * only one that runs. */
+#define PLAN_OTHERS 8
 /** A heap may need so much more space than it holds, as one in PLAN_SLACK. */
 #define PLAN_SLACK 4
 
@@ -59,15 +62,19 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
                  struct context_plan *out)
 {
     uint64_t slices = 2 * (uint64_t)options->threads;
+    bool alone = options->threads == 1;
     uint64_t messages = options->memory_bytes / PLAN_MESSAGES;
     uint64_t taken = options->base_bytes + messages;
     uint64_t budget =
         options->memory_bytes > taken ? options->memory_bytes - taken : 0;
-    uint64_t most = round_down(budget / slices);
+    /* Of several workers each has room for two at any time, and waits for no
+     * other's; of one, those that it needs at a time share. */
+    uint64_t most =
+        round_down(alone ? budget - budget / PLAN_OTHERS : budget / slices);
     uint64_t ranks = (uint64_t)options->count *
                      (uint64_t)(options->sharers > 0 ? options->sharers : 1);
 
-    if (most < PLAN_LEAST) {
+    if (budget / slices < PLAN_LEAST) {
         return poise_error_set(
             ENOMEM, plan_doing, NULL,
             "of %llu MiB of memory, %llu MiB are in use without them and %llu "
@@ -84,10 +91,11 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
             ENOMEM, plan_doing, NULL,
             "contexts of %llu MiB are asked for; of %llu MiB of memory, %llu "
             "MiB are in use without them and %llu MiB are for messages, which "
-            "leaves %llu MiB to each of two for each of %d threads",
+            "leaves %llu MiB to %s",
             mib(options->most_bytes), mib(options->memory_bytes),
             mib(options->base_bytes), mib(messages), mib(most),
-            options->threads);
+            alone ? "one, and an eighth of that to others"
+                  : "each of two for each thread");
     }
     if (options->most_bytes > 0) {
         most = options->most_bytes < PLAN_LEAST

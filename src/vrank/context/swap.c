@@ -25,9 +25,10 @@
  *
  * No thread waits for ever: a worker has at most two contexts open, that of the
  * rank that runs and one that it pins, and there is room for two for each
- * worker. A thread that waits for a context to be no longer busy owns none
- * itself, and one that waits for room, or for the last parts, owns only the
- * context that is to come. Before a worker sleeps it ends its own transfers.
+ * worker, if there are several. A thread that waits for a context to be no
+ * longer busy owns none itself, and one that waits for room, or for the last
+ * parts, owns only the context that is to come. Before a worker sleeps it ends
+ * its own transfers.
  */
 #include "internal.h"
 
@@ -375,7 +376,7 @@ static bool bring_choose(const struct contexts *all,
         const struct extent *extent = &context->extents[*at];
         bool away = extent->state == EXTENT_AWAY ||
                     (expected && extent->state == EXTENT_VISITED);
-        if (away && ((expected && (all->whole || phase_has(context, *at))) ||
+        if (away && ((expected && phase_has(context, *at)) ||
                      pending_is_in(all, context, *at))) {
             list->slots[list->count] = -1;
             list->warm[list->count] = false;
@@ -468,14 +469,20 @@ bool context_bring(struct contexts *all, struct context *context, bool expected,
     return well;
 }
 
-/* Room for all else that an open context may have. */
-static bool context_rent(struct contexts *all, struct context *context)
+/* Room for all else that an open context may have. One that is pinned makes do
+ * with less, if that of the rank that runs leaves no more: nobody touches more
+ * of it than a message's bytes. */
+static bool context_rent(struct contexts *all, struct context *context,
+                         bool pinned)
 {
     uint64_t most = context->heap.charged;
     uint64_t lease = most > context->held ? most - context->held : 0;
 
     if (!contexts_room(all, context, NULL, lease, true)) {
-        return false;
+        lease = 0;
+        if (!pinned) {
+            return false;
+        }
     }
     context->lease = lease;
     return true;
@@ -498,7 +505,7 @@ void context_open(struct contexts *all, struct context *context, bool expected)
             contexts_wait(all);
         }
         bool well = context_bring(all, context, expected, true) &&
-                    context_rent(all, context);
+                    context_rent(all, context, !expected);
         if (!well) {
             poise_error_set(ENOMEM, "bring a context into memory", NULL,
                             "%d MiB are needed, and the contexts of ranks that "

@@ -219,6 +219,7 @@ static int run_begin_contexts(struct run *run)
         .threads = run->job.threads < count ? run->job.threads : count,
         .sharers = run->job.processes,
         .always = options->swap_always,
+        .whole = options->swap_whole,
         .tracking = options->tracking,
         .disk = options->disk};
     if (contexts.memory_bytes == 0) {

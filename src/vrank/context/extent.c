@@ -259,8 +259,7 @@ int extents_drop(struct contexts *all, struct context *context,
         }
         /* Huge pages that tracking has split are not handed on: fresh ones are
          * huge again. */
-        if (list->slots[i] >= 0 &&
-            (!extent->is_tracked || extent->backoff == 0)) {
+        if (list->slots[i] >= 0 && !extent->is_split) {
             list->warm[i] = frame_take(all, list->slots[i], place);
         }
         code =

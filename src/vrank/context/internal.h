@@ -61,7 +61,8 @@ enum extent_state {
 };
 struct extent {
     uint8_t state;        /* enum extent_state */
-    bool is_tracked;      /* what is written since it came in is known */
+    bool is_tracked;      /* what is written since it came in is known, */
+    bool is_split;        /* which has made small pages of its huge one */
     uint8_t backoff;      /* log of how often it is not tracked, */
     uint8_t backoff_left; /* and how often still */
     uint32_t pages;       /* of memory that it counts for */

@@ -19,6 +19,7 @@ static const char *scratch(void)
 /* ---- runs --------------------------------------------------------------- */
 
 static enum poise_vrank_tracking tracking;
+static bool whole;
 
 /* Run ranks with `memory` for contexts; what has moved is in *sums. */
 static struct vrank_outcome run_within(size_t memory, int count, int threads,
@@ -32,6 +33,7 @@ static struct vrank_outcome run_within(size_t memory, int count, int threads,
                                             .scratch = folders,
                                             .count = count,
                                             .threads = threads,
+                                            .whole = whole,
                                             .tracking = tracking};
     poise_buf_free(&run.said);
     run = (struct run){.body = body};

@@ -2,7 +2,10 @@
  * What is written of a context that goes to disk: all that changed, and where
  * the kernel says what did, nothing else.
  */
+#include "../share.h"
 #include "context.h"
+
+#include <sys/mman.h>
 
 enum { CHUNK = 1000, BLOCKS = 20, BLOCK_CHUNKS = 200, ROUNDS = 6 };
 
@@ -188,11 +191,152 @@ static void test_read_only(void **state)
     tracking = POISE_VRANK_TRACK_AUTO;
 }
 
+/* ---- against memory ----------------------------------------------------- */
+
+/* Whatever ranks do to their data they do to a copy that is never swapped, too:
+ * both stay the same. What all do together is drawn from the seed. */
+enum { PLAIN_LEAST = 1 << 20, PLAIN_MORE = 5 << 19, PLAIN_STEPS = 24 };
+static uint32_t plain_seed;
+
+struct plain {
+    char *data, *copy;
+    size_t bytes;
+    uint32_t own, all; /* random numbers of this rank, and of all */
+};
+
+static void plain_renew(struct plain *plain)
+{
+    size_t bytes = PLAIN_LEAST + model_next(&plain->own) % PLAIN_MORE;
+    size_t kept = bytes < plain->bytes ? bytes : plain->bytes;
+    if (plain->data != NULL) {
+        CHECK(memcmp(plain->data, plain->copy, plain->bytes) == 0);
+        wrap_free(plain->data);
+    }
+    plain->data = wrap_malloc(bytes);
+    CHECK(plain->data != NULL);
+    memset(plain->copy + kept, 7, bytes - kept);
+    memcpy(plain->data, plain->copy, bytes);
+    plain->bytes = bytes;
+}
+
+/* Some places are written, and others looked at. */
+static void plain_touch(struct plain *plain)
+{
+    for (uint32_t i = model_next(&plain->own) % 6; i > 0; i--) {
+        size_t at = model_next(&plain->own) % plain->bytes;
+        size_t len = 1 + model_next(&plain->own) % 100000;
+        len = len < plain->bytes - at ? len : plain->bytes - at;
+        if (model_next(&plain->own) % 2 == 0) {
+            memset(plain->data + at, (int)i + (int)len, len);
+            memset(plain->copy + at, (int)i + (int)len, len);
+        } else {
+            CHECK(memcmp(plain->data + at, plain->copy + at, len) == 0);
+        }
+    }
+}
+
+/* The same call with each of the two. */
+static void plain_call(char *data, int rank, int size, uint32_t all,
+                       MPI_Datatype gaps)
+{
+    uint32_t call = model_next(&all) % 7;
+    size_t at = model_next(&all) % 300000 / 8 * 8, to = at + 400000;
+    int len = (int)(1 + model_next(&all) % 300000);
+    int root = (int)(model_next(&all) % (uint32_t)size);
+    int after = (rank + 1) % size, before = (rank + size - 1) % size;
+    switch (call) {
+    case 0:
+        MPI_Barrier(MPI_COMM_WORLD);
+        break;
+    case 1:
+        MPI_Allreduce(data + at, data + to, 1, MPI_UINT64_T, MPI_BXOR,
+                      MPI_COMM_WORLD);
+        break;
+    case 2:
+        MPI_Allreduce(data + at, data + to, len, MPI_UNSIGNED_CHAR, MPI_BXOR,
+                      MPI_COMM_WORLD);
+        break;
+    case 3:
+        MPI_Bcast(data + at, len, MPI_CHAR, root, MPI_COMM_WORLD);
+        break;
+    case 4:
+        MPI_Alltoall(data + at, len / size, MPI_CHAR, data + to, len / size,
+                     MPI_CHAR, MPI_COMM_WORLD);
+        break;
+    case 5:
+        MPI_Sendrecv(data + at, len, MPI_CHAR, after, 0, data + to, len,
+                     MPI_CHAR, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        break;
+    default:
+        MPI_Sendrecv(data + at, 1, gaps, after, 0, data + to, 1, gaps, before,
+                     0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static int body_plain(int rank, int size)
+{
+    struct plain plain = {.own = plain_seed * 31 + (uint32_t)rank,
+                          .all = plain_seed};
+    size_t room = PLAIN_LEAST + PLAIN_MORE;
+    MPI_Datatype gaps;
+    plain.copy = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(plain.copy != MAP_FAILED);
+    MPI_Type_vector(500, 300, 600, MPI_CHAR, &gaps);
+    MPI_Type_commit(&gaps);
+    plain_renew(&plain);
+    for (int step = 0; step < PLAIN_STEPS; step++) {
+        /* Each call is a place of its own in a program: here one of a few. */
+        context_site = (uintptr_t)(1 + model_next(&plain.all) % 5);
+        if (model_next(&plain.own) % 8 == 0) {
+            plain_renew(&plain);
+        }
+        plain_touch(&plain);
+        plain_call(plain.copy, rank, size, plain.all, gaps);
+        plain_call(plain.data, rank, size, plain.all, gaps);
+    }
+    CHECK(memcmp(plain.data, plain.copy, plain.bytes) == 0);
+    wrap_free(plain.data);
+    munmap(plain.copy, room);
+    MPI_Type_free(&gaps);
+    return 0;
+}
+
+static void test_plain(void **state)
+{
+    struct context_sums sums;
+    uint64_t moved = 0;
+    (void)state;
+    uint32_t seeds = getenv("POISE_TEST_SOAK") != NULL ? 40 : 4;
+    for (uint32_t seed = 1; seed <= seeds; seed++) {
+        uint32_t random = seed * 2654435761u;
+        if (!in_share(seed)) {
+            continue;
+        }
+        plain_seed = seed;
+        size_t memory = 20 + model_next(&random) % 16;
+        int count = 4 + (int)(model_next(&random) % 10);
+        tracking =
+            seed % 3 == 0 ? POISE_VRANK_TRACK_FULL : POISE_VRANK_TRACK_AUTO;
+        whole = seed % 4 == 0;
+        struct vrank_outcome out =
+            run_within(memory * MIB, count, 1 + (int)(seed % 2), scratch(),
+                       body_plain, &sums);
+        assert_int_equal(out.status, 0);
+        moved += sums.swapped_out;
+    }
+    assert_true(moved > 0);
+    tracking = POISE_VRANK_TRACK_AUTO;
+    whole = false;
+    poise_buf_free(&run.said);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tracking),
         cmocka_unit_test(test_read_only),
+        cmocka_unit_test(test_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

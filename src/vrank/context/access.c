@@ -512,23 +512,14 @@ static void part_here(struct contexts *all, struct context *context,
                       size_t offset, char *data, size_t bytes, bool is_write)
 {
     char *place = context->heap.base + offset;
-    size_t low = offset / CONTEXT_PAGE, each = all->extent_bytes / CONTEXT_PAGE;
-    size_t high = (offset + bytes + CONTEXT_PAGE - 1) / CONTEXT_PAGE;
+    size_t end = offset + bytes;
 
     pthread_mutex_unlock(&all->lock);
     memcpy(is_write ? place : data, is_write ? data : place, bytes);
     pthread_mutex_lock(&all->lock);
-    for (size_t page = low; page < high;) {
-        struct extent *extent = &context->extents[page / each];
-        size_t end = (page / each + 1) * each, most = each - extent->pages;
-        end = end < high ? end : high;
-        if (extent->state == EXTENT_VISITED) {
-            size_t more = end - page < most ? end - page : most;
-            extent->pages += (uint32_t)more;
-            context->held += more * CONTEXT_PAGE;
-            all->used_bytes += more * CONTEXT_PAGE;
-        }
-        page = end;
+    for (size_t at = offset / all->extent_bytes; at * all->extent_bytes < end;
+         at++) {
+        context_visit(all, context, at, offset, end);
     }
 }
 

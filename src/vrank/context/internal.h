@@ -203,6 +203,10 @@ void context_count(struct contexts *all, struct context *context,
  * out. Under the lock. */
 void context_enlist(struct contexts *all, struct context *context);
 void context_unlist(struct contexts *all, struct context *context);
+/* Bytes from..to of a context are touched in memory: what that makes of an
+ * extent of it that is mapped from the file. Under the lock. */
+void context_visit(struct contexts *all, struct context *context, size_t at,
+                   size_t from, size_t to);
 bool context_is_resident(const struct context *context);
 /* It becomes the caller's; it is not busy any more. Under the lock. */
 void context_occupy(struct contexts *all, struct context *context);

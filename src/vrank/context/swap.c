@@ -100,6 +100,26 @@ void context_free_up(struct contexts *all, struct context *context)
     pthread_cond_broadcast(&all->changed);
 }
 
+void context_visit(struct contexts *all, struct context *context, size_t at,
+                   size_t from, size_t to)
+{
+    struct extent *extent = &context->extents[at];
+    size_t low = at * all->extent_bytes, high = low + all->extent_bytes;
+    size_t most = all->extent_bytes / CONTEXT_PAGE - extent->pages, more;
+
+    if (extent->state != EXTENT_AWAY && extent->state != EXTENT_VISITED) {
+        return;
+    }
+    low = from > low ? from & ~(CONTEXT_PAGE - 1) : low;
+    high = to < high ? (to + CONTEXT_PAGE - 1) & ~(CONTEXT_PAGE - 1) : high;
+    more = (high - low) / CONTEXT_PAGE;
+    more = more < most ? more : most;
+    extent->state = EXTENT_VISITED;
+    extent->pages += (uint32_t)more;
+    context->held += more * CONTEXT_PAGE;
+    all->used_bytes += more * CONTEXT_PAGE;
+}
+
 /* ---- what may go -------------------------------------------------------- */
 
 void context_unlist(struct contexts *all, struct context *context)
@@ -439,6 +459,21 @@ static bool bring_list(struct contexts *all, struct context *context,
     return code == 0;
 }
 
+/* Put the pending writes in; an extent that did not come is visited for it. */
+static void bring_pending(struct contexts *all, struct context *context)
+{
+    for (const struct pending_write *write = context->pending; write != NULL;
+         write = write->next) {
+        size_t end = write->offset + write->bytes;
+        for (size_t at = write->offset / all->extent_bytes;
+             at * all->extent_bytes < end; at++) {
+            context_visit(all, context, at, write->offset, end);
+        }
+        memcpy(context->heap.base + write->offset, write->data, write->bytes);
+    }
+    pending_free(all, context);
+}
+
 bool context_bring(struct contexts *all, struct context *context, bool expected,
                    bool waits)
 {
@@ -452,14 +487,9 @@ bool context_bring(struct contexts *all, struct context *context, bool expected,
     while (well && bring_choose(all, context, expected, &at, &list)) {
         well = bring_list(all, context, &list, waits, &bytes);
     }
-    if (well && context->pending != NULL) {
-        for (const struct pending_write *write = context->pending;
-             write != NULL; write = write->next) {
-            memcpy(context->heap.base + write->offset, write->data,
-                   write->bytes);
-        }
-        pending_free(all, context);
-    }
+    /* Also if not all of it came: what is in memory is touched there from now
+     * on, and these are older. */
+    bring_pending(all, context);
     if (bytes > 0 || all->always) {
         context_count(all, context, POISE_VRANK_SWAPPED_IN, bytes, before);
         context_record(context, began, bytes, true);

@@ -6,6 +6,21 @@
 #include "context.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* As libucm's (UCX before 1.15), which an MPI may bring with it: where to is
+ * lost, and what comes in its place may be a good address, as here. */
+void *mremap(void *from, size_t was, size_t bytes, int flags, ...)
+{
+    static char *lost;
+    if (lost == NULL) {
+        lost = mmap(NULL, 64 * MIB, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        assert_true(lost != MAP_FAILED);
+    }
+    return (void *)syscall(SYS_mremap, from, was, bytes, flags, lost);
+}
 
 enum { CHUNK = 1000, BLOCKS = 20, BLOCK_CHUNKS = 200, ROUNDS = 6 };
 

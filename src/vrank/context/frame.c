@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 int frames_begin(struct contexts *all)
 {
@@ -96,12 +98,14 @@ void frame_put(struct contexts *all, int slot, bool is_warm)
     }
 }
 
-/* The source stays mapped, and is empty: Linux 5.7. */
+/* The source stays mapped, and is empty: Linux 5.7. The kernel is called past
+ * the C library: what MPIs bring with them stands in for its mremap and forgets
+ * where to (libucm of UCX before 1.15). */
 static bool frame_move(char *from, char *to, size_t bytes)
 {
-    return mremap(from, bytes, bytes,
-                  MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-                  to) != MAP_FAILED;
+    return syscall(SYS_mremap, from, bytes, bytes,
+                   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+                   to) == (long)(uintptr_t)to;
 }
 
 bool frame_take(const struct contexts *all, int slot, char *place)

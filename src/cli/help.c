@@ -59,12 +59,6 @@ static bool listed(const struct poise_command *command)
     return command != &cli_man_command;
 }
 
-/* Shells complete one word: the second of a name of two is not theirs. */
-static bool completed(const struct poise_command *command)
-{
-    return listed(command) && !strchr(command->name, ' ');
-}
-
 /* Subcommand by name; an error is set and printed if there is none. */
 static const struct poise_command *command_named(const char *user, int count,
                                                  char **words)
@@ -72,6 +66,10 @@ static const struct poise_command *command_named(const char *user, int count,
     int used;
     const struct cli_command *found = cli_find_subcommand(count, words, &used);
 
+    if (!found && cli_is_group(words[0])) {
+        cli_say_group(count, words);
+        return NULL;
+    }
     if (!found) {
         cli_say(user, "no subcommand '%s'; 'poise help' lists them", words[0]);
         return NULL;
@@ -128,6 +126,12 @@ static int print_page(const char *self, int count, char **words,
     const struct poise_command *command = NULL;
     int status;
 
+    if (count == 1 && cli_is_group(words[0])) {
+        cli_group_page(words[0], &out);
+        status = cli_write(self, &out);
+        poise_buf_free(&out);
+        return status;
+    }
     if (count > 0) {
         command = command_named(self, count, words);
         if (!command) {
@@ -230,7 +234,7 @@ int cli_version(int argc, char **argv)
 
 int cli_completion(int argc, char **argv)
 {
-    const struct poise_command *all[32];
+    const struct poise_command *all[CLI_COMMANDS_MAX];
     struct plain into = {0};
     struct poise_buf out = {0};
     size_t count = 0;
@@ -246,7 +250,7 @@ int cli_completion(int argc, char **argv)
         return CLI_WRONG_USE;
     }
     for (size_t i = 0; cli_commands[i].command; i++) {
-        if (completed(cli_commands[i].command)) {
+        if (listed(cli_commands[i].command)) {
             all[count++] = cli_commands[i].command;
         }
     }

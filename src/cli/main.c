@@ -8,6 +8,7 @@
 #include <poise/comm.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct cli_command cli_commands[] = {
@@ -52,6 +53,8 @@ const struct cli_command cli_commands[] = {
     {&cli_man_command, cli_man},
     {NULL, NULL},
 };
+_Static_assert(sizeof cli_commands / sizeof *cli_commands <= CLI_COMMANDS_MAX,
+               "raise CLI_COMMANDS_MAX");
 
 /* How many of the words are a subcommand's name: 0 if they are not. */
 static int words_of(const char *name, int count, char **words)
@@ -86,16 +89,134 @@ const struct cli_command *cli_find_subcommand(int count, char **words,
     return found;
 }
 
-static int unknown(const char *word)
+/* The length of the first word of a name of two, else 0. */
+static size_t group_of(const char *name)
 {
-    const char *names[sizeof cli_commands / sizeof *cli_commands];
-    const char *near;
+    const char *blank = strchr(name, ' ');
+
+    return blank ? (size_t)(blank - name) : 0;
+}
+
+static bool in_group(const char *name, const char *group)
+{
+    size_t length = group_of(name);
+
+    return length > 0 && strlen(group) == length &&
+           strncmp(name, group, length) == 0;
+}
+
+bool cli_is_group(const char *word)
+{
+    bool found = false;
+
+    for (size_t i = 0; cli_commands[i].command; i++) {
+        const char *name = cli_commands[i].command->name;
+
+        if (strcmp(name, word) == 0) {
+            return false;
+        }
+        found = found || in_group(name, word);
+    }
+    return found;
+}
+
+void cli_group_page(const char *group, struct poise_buf *out)
+{
+    poise_buf_printf(out, "Usage: poise %s SUBCOMMAND [ARGUMENT]...\n\n",
+                     group);
+    for (size_t i = 0; cli_commands[i].command; i++) {
+        const struct poise_command *command = cli_commands[i].command;
+
+        if (in_group(command->name, group)) {
+            poise_buf_printf(out, "    poise %-15s%s\n", command->name,
+                             command->summary);
+        }
+    }
+    poise_buf_printf(
+        out, "\n'poise help %s SUBCOMMAND' explains one of them.\n", group);
+}
+
+/* The second words of a group's names. */
+static size_t second_words(const char *group, const char **words)
+{
     size_t count = 0;
 
     for (size_t i = 0; cli_commands[i].command; i++) {
-        names[count++] = cli_commands[i].command->name;
+        const char *name = cli_commands[i].command->name;
+
+        if (in_group(name, group)) {
+            words[count++] = name + group_of(name) + 1;
+        }
     }
-    near = poise_nearest(word, names, count);
+    return count;
+}
+
+void cli_say_group(int count, char **words)
+{
+    struct poise_buf page = {0};
+    const char *names[CLI_COMMANDS_MAX];
+    const char *near;
+
+    if (count < 2) {
+        cli_say(words[0], "a subcommand is missing");
+        cli_group_page(words[0], &page);
+        fputs(poise_buf_str(&page), stderr);
+        poise_buf_free(&page);
+        return;
+    }
+    near = poise_nearest(words[1], names, second_words(words[0], names));
+    if (near) {
+        cli_say(words[0], "no subcommand '%s'; did you mean '%s %s'?", words[1],
+                words[0], near);
+    } else {
+        cli_say(words[0], "no subcommand '%s'; 'poise help %s' lists them",
+                words[1], words[0]);
+    }
+}
+
+/* "poise wire", or "poise wire ANYTHING". */
+static int run_group(int count, char **words)
+{
+    struct poise_buf page = {0};
+    int status;
+
+    if (count < 2 || strcmp(words[1], "--help") != 0) {
+        cli_say_group(count, words);
+        return CLI_WRONG_USE;
+    }
+    cli_group_page(words[0], &page);
+    status = cli_write(words[0], &page);
+    poise_buf_free(&page);
+    return status;
+}
+
+/* First words of all names, each once. */
+static size_t first_words(struct poise_buf *text, const char **words)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; cli_commands[i].command; i++) {
+        const char *name = cli_commands[i].command->name;
+        size_t length = strcspn(name, " ");
+
+        poise_buf_append(text, name, length);
+        poise_buf_putc(text, '\0');
+    }
+    if (text->error) {
+        return 0;
+    }
+    for (const char *at = poise_buf_str(text); *at; at += strlen(at) + 1) {
+        words[count++] = at;
+    }
+    return count;
+}
+
+static int unknown(const char *word)
+{
+    struct poise_buf text = {0};
+    const char *names[CLI_COMMANDS_MAX];
+    const char *near = poise_nearest(word, names, first_words(&text, names));
+
     if (near) {
         poise_error_set(EINVAL, "run", word,
                         "no such subcommand; did you mean '%s'?", near);
@@ -104,6 +225,7 @@ static int unknown(const char *word)
                         "no such subcommand; 'poise help' lists them");
     }
     cli_print_error(NULL, poise_error_last());
+    poise_buf_free(&text);
     return CLI_WRONG_USE;
 }
 
@@ -170,7 +292,8 @@ int main(int argc, char **argv)
     }
     command = cli_find_subcommand(argc - 1, argv + 1, &used);
     if (!command) {
-        return unknown(argv[1]);
+        return cli_is_group(argv[1]) ? run_group(argc - 1, argv + 1)
+                                     : unknown(argv[1]);
     }
     if (command->alone && refuse_launcher(command) != CLI_DONE) {
         return CLI_WRONG_USE;

@@ -30,10 +30,19 @@ struct cli_command {
 };
 /** All of them; ends with a NULL command. */
 extern const struct cli_command cli_commands[];
+/** More than there are. */
+enum { CLI_COMMANDS_MAX = 64 };
 /** The subcommand that the words begin with; `used` receives how many of them
  * are its name ("bfs convert" has two). NULL if there is none. */
 const struct cli_command *cli_find_subcommand(int count, char **words,
                                               int *used);
+/** Whether the word only begins names of two words, as "wire" does. */
+bool cli_is_group(const char *word);
+/** Append the list of the commands that begin with `group`. */
+void cli_group_page(const char *group, struct poise_buf *out);
+/** Say on stderr that the words, the first of which is a group, name none of
+ * its commands, and what is meant or known. */
+void cli_say_group(int count, char **words);
 
 extern const struct poise_command cli_walk_command, cli_du_command,
     cli_find_command, cli_copy_command, cli_help_command, cli_version_command,

@@ -45,12 +45,88 @@ static void put_choices(const struct poise_option *option,
     }
 }
 
+/* The first word of a name of two, as "bfs" of "bfs convert": its length, or
+ * 0 if the name has one word. */
+static size_t group_of(const char *name)
+{
+    const char *blank = strchr(name, ' ');
+
+    return blank ? (size_t)(blank - name) : 0;
+}
+
+/* Whether a command before the `i`th begins with the same word. */
+static bool group_known(const struct script *script, size_t i)
+{
+    size_t length = strcspn(script->all[i]->name, " ");
+
+    for (size_t k = 0; k < i; k++) {
+        const char *name = script->all[k]->name;
+
+        if (strcspn(name, " ") == length &&
+            strncmp(name, script->all[i]->name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* First words, each once. */
 static void put_commands(const struct script *script)
 {
     for (size_t i = 0; i < script->count; i++) {
-        poise_buf_printf(script->out, "%s%s", i > 0 ? " " : "",
-                         script->all[i]->name);
+        const char *name = script->all[i]->name;
+
+        if (!group_known(script, i)) {
+            poise_buf_printf(script->out, "%s%.*s", i > 0 ? " " : "",
+                             (int)strcspn(name, " "), name);
+        }
     }
+}
+
+/* Second words of the names that begin as that of `of` does. */
+static void put_seconds(const struct script *script, const char *of)
+{
+    size_t length = group_of(of);
+    const char *gap = "";
+
+    for (size_t i = 0; i < script->count; i++) {
+        const char *name = script->all[i]->name;
+
+        if (group_of(name) == length && strncmp(name, of, length) == 0) {
+            poise_buf_printf(script->out, "%s%s", gap, name + length + 1);
+            gap = " ";
+        }
+    }
+}
+
+/* Whether the `i`th command is the first of those of two words that begin as
+ * it does. */
+static bool opens_group(const struct script *script, size_t i)
+{
+    const char *name = script->all[i]->name;
+    size_t length = group_of(name);
+
+    for (size_t k = 0; k < i && length > 0; k++) {
+        if (group_of(script->all[k]->name) == length &&
+            strncmp(script->all[k]->name, name, length) == 0) {
+            return false;
+        }
+    }
+    return length > 0;
+}
+
+/* Whether there is a command that is the first word of `name` alone. */
+static bool alone_too(const struct script *script, const char *name)
+{
+    size_t length = group_of(name);
+
+    for (size_t i = 0; i < script->count; i++) {
+        if (strlen(script->all[i]->name) == length &&
+            strncmp(script->all[i]->name, name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Text inside single quotes of a shell; zsh and fish want other characters
@@ -73,17 +149,17 @@ static void put_quoted(struct poise_buf *out, const char *text,
 
 /* ---- bash --------------------------------------------------------------- */
 
-/* The pattern "walk:-t | walk:--threads" of a case. */
+/* The pattern "'walk':-t | 'walk':--threads" of a case. */
 static void bash_pattern(const struct script *script, const char *name,
                          const struct poise_option *option)
 {
     poise_buf_puts(script->out, "    ");
     if (option->short_name) {
-        poise_buf_printf(script->out, "%s:-%c%s", name, option->short_name,
+        poise_buf_printf(script->out, "'%s':-%c%s", name, option->short_name,
                          option->name ? " | " : "");
     }
     if (option->name) {
-        poise_buf_printf(script->out, "%s:--%s", name, option->name);
+        poise_buf_printf(script->out, "'%s':--%s", name, option->name);
     }
     poise_buf_puts(script->out, ")\n        ");
 }
@@ -120,7 +196,7 @@ static void bash_options(const struct script *script,
     const struct poise_option *option = command->options;
     bool first = true;
 
-    poise_buf_printf(script->out, "    %s) words='", command->name);
+    poise_buf_printf(script->out, "    '%s') words='", command->name);
     for (; option->type != POISE_OPTION_END; option++) {
         if (poise_option_listed(option) && option->name) {
             poise_buf_printf(script->out, "%s--%s", first ? "" : " ",
@@ -129,6 +205,35 @@ static void bash_options(const struct script *script,
         }
     }
     poise_buf_puts(script->out, "' ;;\n");
+}
+
+/* Names of two words: their second one is offered, and becomes part of
+ * $command once it stands. */
+static void bash_groups(const struct script *script)
+{
+    poise_buf_puts(script->out, "    local second=\n    case $command in\n");
+    for (size_t i = 0; i < script->count; i++) {
+        const char *name = script->all[i]->name;
+
+        if (opens_group(script, i)) {
+            poise_buf_printf(script->out, "    %.*s) second='",
+                             (int)group_of(name), name);
+            put_seconds(script, name);
+            poise_buf_puts(script->out, "' ;;\n");
+        }
+    }
+    poise_buf_puts(script->out,
+                   "    esac\n"
+                   "    if [[ -n $second ]]; then\n"
+                   "        if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then\n"
+                   "            COMPREPLY=($(compgen -W \"$second\" -- "
+                   "\"$cur\"))\n"
+                   "            ((${#COMPREPLY[@]} > 0)) && return\n"
+                   "        elif [[ \" $second \" == *\" ${COMP_WORDS[2]} \"* "
+                   "]]; then\n"
+                   "            command+=\" ${COMP_WORDS[2]}\"\n"
+                   "        fi\n"
+                   "    fi\n");
 }
 
 static void bash_script(const struct script *script)
@@ -158,8 +263,9 @@ static void bash_script(const struct script *script)
     put_commands(script);
     poise_buf_puts(out, " --help --version' -- \"$cur\"))\n"
                         "        return\n"
-                        "    fi\n"
-                        "    case $command:$prev in\n");
+                        "    fi\n");
+    bash_groups(script);
+    poise_buf_puts(out, "    case $command:$prev in\n");
     for (size_t i = 0; i < script->count; i++) {
         bash_arguments(script, script->all[i]);
     }
@@ -214,6 +320,77 @@ static void zsh_option(const struct script *script,
     poise_buf_putc(out, '\'');
 }
 
+/* 'NAME:SUMMARY' of _describe; of a first word that is no command itself its
+ * seconds stand for the summary. */
+static void zsh_word(const struct script *script, const char *word,
+                     size_t length, const char *summary)
+{
+    poise_buf_printf(script->out, "        '%.*s:", (int)length, word);
+    put_quoted(script->out, summary, "");
+    poise_buf_puts(script->out, "'\n");
+}
+
+static void zsh_commands(const struct script *script)
+{
+    for (size_t i = 0; i < script->count; i++) {
+        const struct poise_command *command = script->all[i];
+        size_t length = group_of(command->name);
+
+        if (length == 0) {
+            zsh_word(script, command->name, strlen(command->name),
+                     command->summary);
+        } else if (opens_group(script, i) &&
+                   !alone_too(script, command->name)) {
+            struct poise_buf seconds = {0};
+            struct script into = {script->program, script->all, script->count,
+                                  &seconds};
+
+            put_seconds(&into, command->name);
+            zsh_word(script, command->name, length, poise_buf_str(&seconds));
+            poise_buf_free(&seconds);
+        }
+    }
+}
+
+/* The second word of a name of two: offered, and then part of $command. */
+static void zsh_groups(const struct script *script)
+{
+    struct poise_buf *out = script->out;
+
+    poise_buf_puts(out, "    local -a seconds\n    case $command in\n");
+    for (size_t i = 0; i < script->count; i++) {
+        const char *name = script->all[i]->name;
+        size_t length = group_of(name);
+
+        if (!opens_group(script, i)) {
+            continue;
+        }
+        poise_buf_printf(out, "    %.*s)\n        seconds=(\n", (int)length,
+                         name);
+        for (size_t k = i; k < script->count; k++) {
+            const struct poise_command *command = script->all[k];
+
+            if (group_of(command->name) == length &&
+                strncmp(command->name, name, length) == 0) {
+                zsh_word(script, command->name + length + 1,
+                         strlen(command->name + length + 1), command->summary);
+            }
+        }
+        poise_buf_puts(out, "        )\n        ;;\n");
+    }
+    poise_buf_puts(
+        out, "    esac\n"
+             "    if ((${#seconds})); then\n"
+             "        if ((CURRENT == 2)) && [[ $words[2] != -* ]]; then\n"
+             "            _describe command seconds\n"
+             "        elif ((${seconds[(I)$words[2]:*]})); then\n"
+             "            command+=\" $words[2]\"\n"
+             "            shift words\n"
+             "            ((CURRENT--))\n"
+             "        fi\n"
+             "    fi\n");
+}
+
 static void zsh_script(const struct script *script)
 {
     struct poise_buf *out = script->out;
@@ -224,11 +401,7 @@ static void zsh_script(const struct script *script)
                      "    local -a commands\n"
                      "    commands=(\n",
                      script->program);
-    for (size_t i = 0; i < script->count; i++) {
-        poise_buf_printf(out, "        '%s:", script->all[i]->name);
-        put_quoted(out, script->all[i]->summary, "");
-        poise_buf_puts(out, "'\n");
-    }
+    zsh_commands(script);
     poise_buf_puts(out, "    )\n"
                         "    if ((CURRENT == 2)); then\n"
                         "        _describe command commands\n"
@@ -236,12 +409,13 @@ static void zsh_script(const struct script *script)
                         "    fi\n"
                         "    local command=$words[2]\n"
                         "    shift words\n"
-                        "    ((CURRENT--))\n"
-                        "    case $command in\n");
+                        "    ((CURRENT--))\n");
+    zsh_groups(script);
+    poise_buf_puts(out, "    case $command in\n");
     for (size_t i = 0; i < script->count; i++) {
         const struct poise_option *option = script->all[i]->options;
 
-        poise_buf_printf(out, "    %s)\n        _arguments -s",
+        poise_buf_printf(out, "    '%s')\n        _arguments -s",
                          script->all[i]->name);
         for (; option->type != POISE_OPTION_END; option++) {
             if (poise_option_listed(option)) {
@@ -255,14 +429,61 @@ static void zsh_script(const struct script *script)
 
 /* ---- fish --------------------------------------------------------------- */
 
+/* The condition under which words of a command are offered. */
+static void fish_condition(const struct script *script, const char *name)
+{
+    size_t length = group_of(name);
+
+    poise_buf_printf(script->out, "complete -c %s -n '", script->program);
+    if (length > 0) {
+        poise_buf_printf(script->out,
+                         "__fish_seen_subcommand_from %.*s; and "
+                         "__fish_seen_subcommand_from %s'",
+                         (int)length, name, name + length + 1);
+    } else {
+        poise_buf_printf(script->out, "__fish_seen_subcommand_from %s'", name);
+    }
+}
+
+/* The word of a command, where its turn is. */
+static void fish_word(const struct script *script, size_t i)
+{
+    const struct poise_command *command = script->all[i];
+    size_t length = group_of(command->name);
+    struct poise_buf *out = script->out;
+
+    if (opens_group(script, i) && !alone_too(script, command->name)) {
+        poise_buf_printf(out,
+                         "complete -c %s -n __fish_use_subcommand -f -a %.*s "
+                         "-d '",
+                         script->program, (int)length, command->name);
+        put_seconds(script, command->name);
+        poise_buf_puts(out, "'\n");
+    }
+    if (length > 0) {
+        poise_buf_printf(out,
+                         "complete -c %s -n '__fish_seen_subcommand_from %.*s; "
+                         "and not __fish_seen_subcommand_from ",
+                         script->program, (int)length, command->name);
+        put_seconds(script, command->name);
+        poise_buf_printf(out, "' -f -a %s -d '", command->name + length + 1);
+    } else {
+        poise_buf_printf(out,
+                         "complete -c %s -n __fish_use_subcommand -f -a %s "
+                         "-d '",
+                         script->program, command->name);
+    }
+    put_quoted(out, command->summary, "\\");
+    poise_buf_puts(out, "'\n");
+}
+
 static void fish_option(const struct script *script, const char *name,
                         const struct poise_option *option)
 {
     struct poise_buf *out = script->out;
     enum kind kind = argument_kind(option);
 
-    poise_buf_printf(out, "complete -c %s -n '__fish_seen_subcommand_from %s'",
-                     script->program, name);
+    fish_condition(script, name);
     if (option->short_name) {
         poise_buf_printf(out, " -s %c", option->short_name);
     }
@@ -290,12 +511,7 @@ static void fish_script(const struct script *script)
         const struct poise_command *command = script->all[i];
         const struct poise_option *option = command->options;
 
-        poise_buf_printf(out,
-                         "complete -c %s -n __fish_use_subcommand -f -a %s "
-                         "-d '",
-                         script->program, command->name);
-        put_quoted(out, command->summary, "\\");
-        poise_buf_puts(out, "'\n");
+        fish_word(script, i);
         for (; option->type != POISE_OPTION_END; option++) {
             if (poise_option_listed(option)) {
                 fish_option(script, command->name, option);

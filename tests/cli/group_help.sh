@@ -1,0 +1,1 @@
+$POISE help wire; $POISE desync --help

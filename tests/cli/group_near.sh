@@ -1,0 +1,1 @@
+$POISE wire analyze

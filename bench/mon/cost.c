@@ -1,8 +1,9 @@
 /*
- * What reading a record takes, from the rings to the figures of both monitors,
- * in ns of processor time, as CSV: the least and the median of rounds. In each
- * round the rings of all ranks are filled with calls (and the hops of a tree,
- * if asked), of which only the reading is measured. Lost records are counted.
+ * What reading a record takes, in ns of processor time, as CSV: the least and
+ * the median of rounds. In place, merged by time, with nothing done to it; and
+ * to the figures of both monitors. In each round the rings of all ranks are
+ * filled with calls (and the hops of a tree), of which only the reading is
+ * measured. Lost records are counted.
  *
  * usage: mon_cost FOLDER [RANKS [ROUNDS]]
  */
@@ -97,9 +98,60 @@ static int compare(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
+static double ns[MOST_ROUNDS];
+
+static void show(int size, const char *what, int rounds, uint64_t records,
+                 uint64_t lost, uint64_t missing)
+{
+    qsort(ns, (size_t)rounds, sizeof *ns, compare);
+    printf("%d,%s,%.1f,%.1f,%llu,%llu,%llu\n", size, what, ns[0],
+           ns[rounds / 2], (unsigned long long)records,
+           (unsigned long long)lost, (unsigned long long)missing);
+}
+
+/* What a user's own monitor begins with. */
+static size_t look(const struct poise_scope_from *from,
+                   struct poise_trace_event *tuples, size_t count, void *arg)
+{
+    uint64_t *sum = arg;
+    (void)from;
+    for (size_t i = 0; i < count; i++) {
+        *sum += tuples[i].values[0];
+    }
+    return count;
+}
+
+static int measure_reader(int size, int rounds)
+{
+    struct poise_scope *scope = NULL;
+    struct poise_scope_source source;
+    uint64_t sum = 0;
+    int code = 0;
+    if (poise_scope_create(ranks[0].path, NULL, &scope) < 0 ||
+        poise_scope_stage(scope, look, &sum) < 0) {
+        return fail("scope");
+    }
+    while (poise_scope_poll(scope, false) > 0) {
+    }
+    poise_scope_source(scope, &source);
+    uint64_t lost = source.lost;
+    for (int i = 0; i < rounds && code >= 0; i++) {
+        uint64_t records = fill(size, false), from = cpu_ns();
+        while ((code = poise_scope_poll(scope, false)) > 0) {
+        }
+        ns[i] = (double)(cpu_ns() - from) / (double)records;
+    }
+    if (code < 0) {
+        return fail("read");
+    }
+    poise_scope_source(scope, &source);
+    show(size, "in place", rounds, source.records, source.lost - lost, 0);
+    poise_scope_destroy(scope);
+    return 0;
+}
+
 static int measure(int size, int rounds, bool hops)
 {
-    static double ns[MOST_ROUNDS];
     struct poise_monitor *monitor = NULL;
     struct poise_monitor_reader *reader = NULL;
     struct poise_monitor_source source;
@@ -126,13 +178,9 @@ static int measure(int size, int rounds, bool hops)
     }
     poise_monitor_reader_source(reader, &source);
     seen = poise_monitor_operation(monitor, 0);
-    qsort(ns, (size_t)rounds, sizeof *ns, compare);
-    printf("%d,%s,%.1f,%.1f,%llu,%llu,%llu\n", size,
-           hops ? "call and hop" : "call", ns[0], ns[rounds / 2],
-           (unsigned long long)source.records,
-           (unsigned long long)(source.lost - lost),
-           (unsigned long long)(calls - first) -
-               (unsigned long long)(seen->calls - before));
+    show(size, hops ? "monitors: call and hop" : "monitors: call", rounds,
+         source.records, source.lost - lost,
+         calls - first - (seen->calls - before));
     poise_monitor_reader_destroy(reader);
     poise_monitor_destroy(monitor);
     return 0;
@@ -148,11 +196,12 @@ int main(int argc, char **argv)
         return 2;
     }
     poise_rng_seed(&rng, 19);
-    now = poise_clock_ticks();
     for (int r = 0; r < size && code == 0; r++) {
         code = make(argv[1], r, size);
     }
+    now = poise_clock_ticks();
     puts("ranks,records,least ns,median ns,read,lost,calls missing");
+    code = code == 0 ? measure_reader(size, rounds) : code;
     for (int hops = 0; hops < 2 && code == 0; hops++) {
         code = measure(size, rounds, hops);
     }

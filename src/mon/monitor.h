@@ -29,13 +29,15 @@ extern "C" {
 /** Values that a median is of: the newest. Source: 7.2, 4.3 (window 100). */
 #define POISE_MONITOR_WINDOW 100
 
-/** Durations, added up. Zero is empty. Adding costs a few stores: what takes
- * longer, the deviation and the median, is worked out when it is asked for. */
+/** Durations, added up. Zero is empty. The deviation and the median are worked
+ * out when they are asked for. */
 struct poise_monitor_statistic {
     uint64_t count;
     int64_t least, most, sum;
     uint64_t squares[2]; /**< their sum: its low and its high half */
     uint32_t next;       /**< place of the window that is written next */
+    uint32_t added;      /**< those of the window from here to `next` are not in
+                            the sums yet: only inside a monitor */
     int64_t window[POISE_MONITOR_WINDOW];
 };
 /** Values below 0 count as 0. */
@@ -153,9 +155,9 @@ POISE_API void poise_monitor_left_out(struct poise_monitor *monitor,
                                       uint64_t records);
 
 /** Be told of each call when it is complete: the operation, which has it
- * already, its parts, by rank, and the verdict; both until it returns. The
- * monitor's own figures, last arrivals and statistics, are users of this, the
- * first two. */
+ * already (but for its statistics, see poise_monitor_operation), its parts, by
+ * rank, and the verdict; both until it returns. The monitor's own figures, last
+ * arrivals and statistics, are users of this, the first two. */
 struct poise_monitor_operation;
 typedef void
 poise_monitor_call_fn(const struct poise_monitor_operation *operation,
@@ -231,7 +233,8 @@ struct poise_monitor_operation {
 };
 POISE_API unsigned
 poise_monitor_operations(const struct poise_monitor *monitor);
-/** NULL: there is no such one. */
+/** Its figures as they are now: ask again for those of later calls. NULL: there
+ * is no such one. */
 POISE_API const struct poise_monitor_operation *
 poise_monitor_operation(const struct poise_monitor *monitor, unsigned number);
 

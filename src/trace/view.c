@@ -428,36 +428,64 @@ int poise_trace_cursor(struct poise_trace_view *view, unsigned ring,
 
 /* ---- reading records ---------------------------------------------------- */
 
-static bool is_whole(const struct poise_trace_event *slot, uint64_t n)
+/* A record as it lies there: acquiring loads. On x86 all are, and those of 16
+ * bytes see each word whole. */
+static inline void copy_record(const struct poise_trace_event *slot,
+                               struct poise_trace_event *event)
 {
-    return __atomic_load_n(&slot->stamp, __ATOMIC_ACQUIRE) == (uint32_t)n + 1;
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __extension__ typedef long long pair __attribute__((vector_size(16)));
+    pair a, b, c;
+    __asm__ volatile("movdqu (%3), %0\n\tmovdqu 16(%3), %1\n\t"
+                     "movdqu 32(%3), %2"
+                     : "=x"(a), "=x"(b), "=x"(c)
+                     : "r"(slot)
+                     : "memory");
+    memcpy((char *)event, &a, sizeof a);
+    memcpy((char *)event + 16, &b, sizeof b);
+    memcpy((char *)event + 32, &c, sizeof c);
+#else
+    event->stamp = __atomic_load_n(&slot->stamp, __ATOMIC_ACQUIRE);
+    event->collector = __atomic_load_n(&slot->collector, __ATOMIC_ACQUIRE);
+    event->sequence = __atomic_load_n(&slot->sequence, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < POISE_TRACE_VALUES; i++) {
+        event->values[i] = __atomic_load_n(&slot->values[i], __ATOMIC_ACQUIRE);
+    }
+#endif
 }
 
-/* Copy whole records from number `first` on, before `end` and at most `max`;
- * how many. They may have been torn meanwhile. */
-static size_t copy(const struct poise_trace_cursor *cursor, uint64_t first,
-                   uint64_t end, size_t max, struct poise_trace_event *events)
+/* Copy whole records from number `first` on, at most `max`, in slots that lie
+ * behind each other; how many. */
+static size_t copy_run(const struct poise_trace_event *slots, uint64_t first,
+                       size_t max, struct poise_trace_event *events)
 {
-    uint64_t mask = cursor->capacity - 1;
+    for (size_t i = 0; i < max; i++) {
+        /* The stamp, which is stored last, is looked at first. */
+        uint32_t stamp = (uint32_t)(first + i) + 1;
+        if (__atomic_load_n(&slots[i].stamp, __ATOMIC_ACQUIRE) != stamp) {
+            return i;
+        }
+        copy_record(&slots[i], &events[i]);
+        events[i].stamp = stamp;
+    }
+    return max;
+}
+
+/* The same, also where the ring begins anew. They may have been torn meanwhile.
+ */
+static size_t copy(const struct poise_trace_cursor *cursor, uint64_t first,
+                   size_t max, struct poise_trace_event *events)
+{
+    uint64_t at = first & (cursor->capacity - 1);
     const struct poise_trace_event *slots =
         (const struct poise_trace_event *)(cursor->ring + 1);
-    size_t count = 0;
-    while (count < max && first + count < end) {
-        const struct poise_trace_event *slot = &slots[(first + count) & mask];
-        struct poise_trace_event *event = &events[count];
-        if (!is_whole(slot, first + count)) {
-            break;
-        }
-        event->collector = __atomic_load_n(&slot->collector, __ATOMIC_ACQUIRE);
-        event->stamp = (uint32_t)(first + count) + 1;
-        event->sequence = __atomic_load_n(&slot->sequence, __ATOMIC_ACQUIRE);
-        for (int i = 0; i < POISE_TRACE_VALUES; i++) {
-            event->values[i] =
-                __atomic_load_n(&slot->values[i], __ATOMIC_ACQUIRE);
-        }
-        count++;
-    }
-    return count;
+    size_t run =
+        max < cursor->capacity - at ? max : (size_t)(cursor->capacity - at);
+    size_t count = copy_run(slots + at, first, run, events);
+    return count < run || count == max
+               ? count
+               : count + copy_run(slots, first + count, max - count,
+                                  events + count);
 }
 
 /* Records that `reserved` says are overwritten are lost. */
@@ -481,7 +509,8 @@ size_t poise_trace_read(struct poise_trace_cursor *cursor, size_t max,
         if (max == 0 || first >= end) {
             return 0;
         }
-        size_t count = copy(cursor, first, end, max, events);
+        size_t most = end - first < max ? (size_t)(end - first) : max;
+        size_t count = copy(cursor, first, most, events);
         uint64_t now = __atomic_load_n(reserved, __ATOMIC_ACQUIRE);
         pass_lost(cursor, now);
         if (count > 0 && cursor->next < first + count) {

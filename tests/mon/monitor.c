@@ -220,6 +220,12 @@ static void doubtful_clocks_are_said(void **state)
     assert_false(blame(spans, 2).is_certain);
     spans[1].error_ns = UINT64_MAX; /* unknown */
     assert_false(blame(spans, 2).is_certain);
+    /* That nobody waited is in doubt, too. */
+    spans[0].left_ns = 140;
+    assert_int_equal(blame(spans, 2).last, -1);
+    assert_false(blame(spans, 2).is_certain);
+    spans[1].error_ns = spans[0].error_ns = 1;
+    assert_true(blame(spans, 2).is_certain);
 }
 
 /* The last one that somebody waited for, by its definition. */

@@ -31,6 +31,16 @@ static bool is_clear(const struct poise_monitor_span *a,
            error < (uint64_t)between;
 }
 
+static bool are_clear(const struct poise_monitor_span *spans, int size,
+                      int last)
+{
+    bool clear = true;
+    for (int i = 0; i < size && clear; i++) {
+        clear = i == last || is_clear(&spans[i], &spans[last]);
+    }
+    return clear;
+}
+
 /* ---- one look at all parts ---------------------------------------------- */
 
 /* Who came and left when. */
@@ -40,7 +50,6 @@ struct look {
     int leaver;         /* the last to leave */
     int64_t left_else;  /* the last departure but that of `latest` */
     bool one_clock, hops;
-    int roots;
 };
 
 static bool is_hop(const struct poise_monitor_span *span, int at, int size)
@@ -49,60 +58,72 @@ static bool is_hop(const struct poise_monitor_span *span, int at, int size)
            span->parent != at;
 }
 
-/* A rank that comes later than all before it. */
-static void come_later(struct look *look,
-                       const struct poise_monitor_span *spans, int rank)
+/* Those of a tree, or of several. */
+static bool are_hops(const struct poise_monitor_span *spans, int size)
 {
-    int64_t left = spans[look->latest].left_ns;
-    look->left_else = left > look->left_else ? left : look->left_else;
-    look->before = look->latest;
-    look->latest = rank;
+    bool hops = true;
+    int roots = 0;
+    for (int i = 0; i < size && hops; i++) {
+        hops = is_hop(&spans[i], i, size);
+        roots += spans[i].parent == -1;
+    }
+    return hops && roots > 0;
 }
 
-static void come_earlier(struct look *look,
-                         const struct poise_monitor_span *spans, int rank)
+/* What does not depend on the order. */
+static void add_up(const struct poise_monitor_span *spans, int size,
+                   struct look *look, struct poise_monitor_verdict *out)
 {
-    const struct poise_monitor_span *span = &spans[rank];
-    look->left_else =
-        span->left_ns > look->left_else ? span->left_ns : look->left_else;
-    if (look->before < 0 || span->enter_ns > spans[look->before].enter_ns) {
-        look->before = rank;
+    int64_t inside = 0;
+    uint64_t bytes = 0;
+    uint32_t clocks = 0;
+    int32_t codes = 0;
+    bool over = false;
+    for (int i = 0; i < size; i++) {
+        const struct poise_monitor_span *span = &spans[i];
+        bytes += span->bytes;
+        codes |= span->code;
+        clocks |= span->clock ^ spans[0].clock;
+        over |= __builtin_add_overflow(inside, span->left_ns - span->enter_ns,
+                                       &inside);
     }
-    if (span->enter_ns < spans[look->first].enter_ns) {
-        look->first = rank;
-    }
+    out->inside_ns = over ? INT64_MAX : inside;
+    out->bytes = bytes;
+    out->failed = codes != 0;
+    look->one_clock = clocks == 0;
+    look->hops = are_hops(spans, size);
 }
 
+/* In choices, not branches: nobody can foretell who comes when. */
 static struct look look_at(const struct poise_monitor_span *spans, int size,
                            struct poise_monitor_verdict *out)
 {
-    struct look look = {
-        .before = -1, .left_else = INT64_MIN, .one_clock = true, .hops = true};
-    out->first_left_ns = INT64_MAX;
-    for (int i = 0; i < size; i++) {
-        const struct poise_monitor_span *span = &spans[i];
-        if (i > 0 && span->enter_ns > spans[look.latest].enter_ns) {
-            come_later(&look, spans, i);
-        } else if (i > 0) {
-            come_earlier(&look, spans, i);
-        }
-        if (span->left_ns > spans[look.leaver].left_ns) {
-            look.leaver = i;
-        }
-        if (span->left_ns < out->first_left_ns) {
-            out->first_left_ns = span->left_ns;
-        }
-        look.one_clock = look.one_clock && span->clock == spans[0].clock;
-        look.hops = look.hops && is_hop(span, i, size);
-        look.roots += span->parent == -1;
-        out->bytes += span->bytes;
-        out->failed = out->failed || span->code != 0;
-        if (__builtin_add_overflow(out->inside_ns,
-                                   span->left_ns - span->enter_ns,
-                                   &out->inside_ns)) {
-            out->inside_ns = INT64_MAX;
-        }
+    struct look look = {.before = -1, .left_else = INT64_MIN};
+    int64_t latest = spans[0].enter_ns, latest_left = spans[0].left_ns;
+    int64_t earliest = latest, before = INT64_MIN;
+    int64_t first_left = latest_left, last_left = latest_left;
+    for (int i = 1; i < size; i++) {
+        int64_t enter = spans[i].enter_ns, left = spans[i].left_ns;
+        bool later = enter > latest;
+        /* The other of this one and the latest so far. */
+        int other = later ? look.latest : i;
+        int64_t came = later ? latest : enter;
+        int64_t gone = later ? latest_left : left;
+        bool next = later || came > before || look.before < 0;
+        look.before = next ? other : look.before;
+        before = next ? came : before;
+        look.left_else = gone > look.left_else ? gone : look.left_else;
+        look.latest = later ? i : look.latest;
+        latest = later ? enter : latest;
+        latest_left = later ? left : latest_left;
+        look.first = enter < earliest ? i : look.first;
+        earliest = enter < earliest ? enter : earliest;
+        look.leaver = left > last_left ? i : look.leaver;
+        last_left = left > last_left ? left : last_left;
+        first_left = left < first_left ? left : first_left;
     }
+    out->first_left_ns = first_left;
+    add_up(spans, size, &look, out);
     return look;
 }
 
@@ -297,7 +318,11 @@ void poise_monitor_blame(const struct poise_monitor_span *spans, int size,
     struct look look = look_at(spans, size, out);
     out->first = look.first;
     out->last = find_last(spans, size, &look);
-    out->has_hops = look.hops && look.roots > 0;
+    out->has_hops = look.hops;
+    if (!look.one_clock) {
+        out->is_certain =
+            are_clear(spans, size, out->last < 0 ? look.latest : out->last);
+    }
     if (out->last < 0) {
         nobody(spans, size, out);
         return;
@@ -310,10 +335,5 @@ void poise_monitor_blame(const struct poise_monitor_span *spans, int size,
         is_latest ? look.before : find_latest(spans, size, out->last, came);
     if (out->before >= 0) {
         out->late_ns = at_least_0(came - spans[out->before].enter_ns);
-    }
-    for (int i = 0; !look.one_clock && i < size; i++) {
-        out->is_certain =
-            out->is_certain &&
-            (i == out->last || is_clear(&spans[i], &spans[out->last]));
     }
 }

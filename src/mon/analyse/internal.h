@@ -25,25 +25,18 @@ struct mon_operation {
     struct poise_monitor *monitor;
 };
 
-/* A call whose parts are not all there. */
-struct mon_pending {
-    uint64_t sequence;
-    int arrived;  /* parts that are there */
-    bool is_used; /* sequence is that of a call, complete or not */
-};
-
 struct mon_group {
+    struct mon_calls calls; /* the first */
     uint64_t id;
     char *name;
-    int size;
-    size_t bytes;                     /* of the tables */
-    struct mon_pending *pending;      /* [calls_max] */
-    struct poise_monitor_span *spans; /* [calls_max][size]; rank -1: none */
-    int64_t *left_ns;                 /* [size]: of the last complete call */
-    uint64_t before;                  /* its sequence */
+    size_t bytes;     /* of the tables */
+    int64_t *left_ns; /* [size]: of the last complete call */
+    uint64_t before;  /* its sequence */
     bool has_before;
     struct mon_operation **operations; /* [operation_max], by name */
     size_t operation_max;
+    struct mon_operation *newest; /* of the newest call; NULL: none */
+    uint32_t newest_number;       /* of its name */
 };
 
 /* Who is told of calls: the monitor's own figures, and eight others. */
@@ -54,7 +47,7 @@ struct poise_monitor {
     size_t memory_bytes; /* in use */
     char **names;
     size_t name_count;
-    struct mon_group *groups;
+    struct mon_group **groups;
     size_t group_count;
     struct mon_operation **operations;
     size_t operation_count;
@@ -85,27 +78,22 @@ void mon_statistics(const struct poise_monitor_operation *operation,
                     const struct poise_monitor_span *spans,
                     const struct poise_monitor_verdict *verdict, void *arg);
 
-/* poise_monitor_statistic_add, for each record. */
+/* Values that were only kept go into the sums. */
+void mon_statistic_fold(struct poise_monitor_statistic *statistic);
+/* The same of all statistics of an operation. */
+void mon_operation_fold(struct poise_monitor_operation *operation);
+
+/* Keep a value, for each record. The sums, which take longer, are made of a
+ * window at a time. */
 static inline void mon_statistic_add(struct poise_monitor_statistic *statistic,
                                      int64_t ns)
 {
-    __extension__ typedef unsigned __int128 wide;
-    ns = ns > 0 ? ns : 0;
-    uint64_t root = (uint64_t)(ns < MON_SQUARE_MOST ? ns : MON_SQUARE_MOST);
-    wide squares = ((wide)statistic->squares[1] << 64 | statistic->squares[0]) +
-                   (wide)root * root;
-    statistic->squares[0] = (uint64_t)squares;
-    statistic->squares[1] = (uint64_t)(squares >> 64);
-    statistic->least =
-        statistic->count == 0 || ns < statistic->least ? ns : statistic->least;
-    statistic->most = ns > statistic->most ? ns : statistic->most;
-    if (__builtin_add_overflow(statistic->sum, ns, &statistic->sum)) {
-        statistic->sum = INT64_MAX;
+    uint32_t at = statistic->next;
+    statistic->window[at] = ns > 0 ? ns : 0;
+    statistic->next = at + 1;
+    if (__builtin_expect(at + 1 == POISE_MONITOR_WINDOW, 0)) {
+        mon_statistic_fold(statistic);
     }
-    statistic->window[statistic->next] = ns;
-    statistic->next =
-        statistic->next + 1 < POISE_MONITOR_WINDOW ? statistic->next + 1 : 0;
-    statistic->count++;
 }
 
 #endif

@@ -41,8 +41,8 @@ int poise_monitor_create(const struct poise_monitor_options *options,
 
 static void free_tables(struct mon_group *group)
 {
-    free(group->pending);
-    free(group->spans);
+    free(group->calls.pending);
+    free(group->calls.spans);
     free(group->left_ns);
 }
 
@@ -51,6 +51,7 @@ static void free_group(struct mon_group *group)
     free_tables(group);
     free(group->name);
     free(group->operations);
+    free(group);
 }
 
 void poise_monitor_destroy(struct poise_monitor *monitor)
@@ -62,7 +63,7 @@ void poise_monitor_destroy(struct poise_monitor *monitor)
         mon_operation_free(monitor->operations[i]);
     }
     for (size_t i = 0; i < monitor->group_count; i++) {
-        free_group(&monitor->groups[i]);
+        free_group(monitor->groups[i]);
     }
     for (size_t i = 0; i < monitor->name_count; i++) {
         free(monitor->names[i]);
@@ -147,11 +148,17 @@ static struct mon_group *find_group(const struct poise_monitor *monitor,
                                     uint64_t id)
 {
     for (size_t i = 0; i < monitor->group_count; i++) {
-        if (monitor->groups[i].id == id) {
-            return &monitor->groups[i];
+        if (monitor->groups[i]->id == id) {
+            return monitor->groups[i];
         }
     }
     return NULL;
+}
+
+struct mon_calls *mon_calls_of(const struct poise_monitor *monitor,
+                               uint32_t group)
+{
+    return group < monitor->group_count ? &monitor->groups[group]->calls : NULL;
 }
 
 static void give_up(struct poise_monitor *monitor, struct mon_pending *pending,
@@ -166,21 +173,24 @@ static void give_up(struct poise_monitor *monitor, struct mon_pending *pending,
 static int make_tables(struct poise_monitor *monitor, struct mon_group *group,
                        int size)
 {
-    size_t calls = monitor->options.calls_max;
-    for (size_t i = 0; group->pending && i < calls; i++) {
-        give_up(monitor, &group->pending[i], group->size);
+    struct mon_calls *calls = &group->calls;
+    size_t count = monitor->options.calls_max;
+    for (size_t i = 0; calls->pending && i < count; i++) {
+        give_up(monitor, &calls->pending[i], calls->size);
     }
     free_tables(group);
-    group->size = 0;
+    calls->size = 0;
+    calls->mask = count - 1;
     group->has_before = false;
+    group->newest = NULL;
     monitor->memory_bytes -= group->bytes;
     size_t before = monitor->memory_bytes;
-    group->pending = mon_alloc(monitor, calls, sizeof *group->pending);
-    group->spans = group->pending ? mon_alloc(monitor, calls * (size_t)size,
-                                              sizeof *group->spans)
+    calls->pending = mon_alloc(monitor, count, sizeof *calls->pending);
+    calls->spans = calls->pending ? mon_alloc(monitor, count * (size_t)size,
+                                              sizeof *calls->spans)
                                   : NULL;
     group->left_ns =
-        group->spans ? mon_alloc(monitor, (size_t)size, sizeof *group->left_ns)
+        calls->spans ? mon_alloc(monitor, (size_t)size, sizeof *group->left_ns)
                      : NULL;
     group->bytes = monitor->memory_bytes - before;
     if (!group->left_ns) {
@@ -189,11 +199,36 @@ static int make_tables(struct poise_monitor *monitor, struct mon_group *group,
                                "may have",
                                size);
     }
-    for (size_t i = 0; i < calls * (size_t)size; i++) {
-        group->spans[i].rank = -1;
+    for (size_t i = 0; i < count * (size_t)size; i++) {
+        calls->spans[i].rank = -1;
     }
-    group->size = size;
+    calls->size = size;
     return 0;
+}
+
+static struct mon_group *make_group(struct poise_monitor *monitor, uint64_t id,
+                                    const char *name)
+{
+    struct mon_group **groups = poise_realloc(
+        monitor->groups, monitor->group_count + 1, sizeof(struct mon_group *));
+    if (!groups) {
+        return NULL;
+    }
+    monitor->groups = groups;
+    struct mon_group *group = poise_alloc(1, sizeof *group);
+    if (!group) {
+        return NULL;
+    }
+    group->id = id;
+    group->name = strdup(name);
+    if (!group->name) {
+        free(group);
+        poise_error_set(ENOMEM, "monitor", name, NULL);
+        return NULL;
+    }
+    group->calls.group = (uint32_t)monitor->group_count;
+    groups[monitor->group_count++] = group;
+    return group;
 }
 
 int64_t poise_monitor_group(struct poise_monitor *monitor, uint64_t id,
@@ -203,22 +238,12 @@ int64_t poise_monitor_group(struct poise_monitor *monitor, uint64_t id,
     if (size < 1) {
         return poise_error_set(EINVAL, "monitor", name, "it has no ranks");
     }
+    group = group ? group : make_group(monitor, id, name);
     if (!group) {
-        struct mon_group *groups = poise_realloc(
-            monitor->groups, monitor->group_count + 1, sizeof *groups);
-        if (!groups) {
-            return -ENOMEM;
-        }
-        monitor->groups = groups;
-        group = &groups[monitor->group_count];
-        *group = (struct mon_group){.id = id, .name = strdup(name)};
-        if (!group->name) {
-            return poise_error_set(ENOMEM, "monitor", name, NULL);
-        }
-        monitor->group_count++;
+        return -ENOMEM;
     }
-    int code = size > group->size ? make_tables(monitor, group, size) : 0;
-    return code < 0 ? code : (int64_t)(group - monitor->groups);
+    int code = size > group->calls.size ? make_tables(monitor, group, size) : 0;
+    return code < 0 ? code : (int64_t)group->calls.group;
 }
 
 /* ---- calls -------------------------------------------------------------- */
@@ -250,26 +275,33 @@ static void split_late(struct mon_group *group,
     }
     group->before = spans[0].sequence;
     group->has_before = true;
-    for (int i = 0; i < group->size; i++) {
+    for (int i = 0; i < group->calls.size; i++) {
         group->left_ns[i] = spans[i].left_ns;
     }
 }
 
-static void complete(struct poise_monitor *monitor, struct mon_group *group,
-                     const struct poise_monitor_span *spans)
+void mon_complete(struct poise_monitor *monitor, struct mon_calls *calls,
+                  size_t at)
 {
+    struct mon_group *group = (struct mon_group *)calls;
+    const struct poise_monitor_span *spans =
+        &calls->spans[at * (size_t)calls->size];
     struct poise_monitor_verdict verdict;
-    if (is_mismatched(spans, group->size)) {
+    if (is_mismatched(spans, calls->size)) {
         monitor->missing.mismatched++;
         return;
     }
-    struct mon_operation *operation =
-        mon_operation_of(monitor, group, spans[0].operation);
+    struct mon_operation *operation = group->newest;
+    if (!operation || group->newest_number != spans[0].operation) {
+        operation = mon_operation_of(monitor, group, spans[0].operation);
+        group->newest = operation;
+        group->newest_number = spans[0].operation;
+    }
     if (!operation) {
-        monitor->missing.unplaced += (uint64_t)group->size;
+        monitor->missing.unplaced += (uint64_t)calls->size;
         return;
     }
-    poise_monitor_blame(spans, group->size, &verdict);
+    poise_monitor_blame(spans, calls->size, &verdict);
     split_late(group, spans, &verdict);
     for (unsigned i = 0; i < monitor->told_count; i++) {
         monitor->told[i].tell(&operation->shown, spans, &verdict,
@@ -279,40 +311,39 @@ static void complete(struct poise_monitor *monitor, struct mon_group *group,
 
 /* The call that has, or gets, the place of this number; false: a newer one has
  * it, or it was complete before. */
-static bool place_call(struct poise_monitor *monitor, struct mon_group *group,
+static bool place_call(struct poise_monitor *monitor,
+                       const struct mon_calls *calls,
                        struct mon_pending *pending, uint64_t sequence)
 {
     if (pending->is_used && pending->sequence == sequence) {
-        return pending->arrived < group->size;
+        return pending->arrived < calls->size;
     }
     if (pending->is_used && pending->arrived > 0 &&
-        pending->arrived < group->size && pending->sequence > sequence) {
+        pending->arrived < calls->size && pending->sequence > sequence) {
         return false;
     }
-    give_up(monitor, pending, group->size);
+    give_up(monitor, pending, calls->size);
     *pending = (struct mon_pending){.sequence = sequence, .is_used = true};
     return true;
 }
 
-struct poise_monitor_span *mon_part(struct poise_monitor *monitor,
-                                    uint32_t number, uint64_t sequence,
-                                    int rank)
+struct poise_monitor_span *mon_part_slow(struct poise_monitor *monitor,
+                                         struct mon_calls *calls,
+                                         uint64_t sequence, int rank)
 {
-    struct mon_group *group =
-        number < monitor->group_count ? &monitor->groups[number] : NULL;
-    if (!group || rank < 0 || rank >= group->size) {
+    if (!calls || rank < 0 || rank >= calls->size) {
         monitor->missing.unplaced++;
         return NULL;
     }
-    size_t at = (size_t)(sequence & (monitor->options.calls_max - 1));
+    size_t at = (size_t)(sequence & calls->mask);
     struct poise_monitor_span *part =
-        &group->spans[at * (size_t)group->size + (size_t)rank];
-    if (!place_call(monitor, group, &group->pending[at], sequence) ||
-        (part->rank == rank && part->sequence == sequence)) {
+        &calls->spans[at * (size_t)calls->size + (size_t)rank];
+    if (!place_call(monitor, calls, &calls->pending[at], sequence) ||
+        (part->sequence == sequence && part->rank == rank)) {
         monitor->missing.unplaced++;
         return NULL;
     }
-    part->group = number;
+    part->group = calls->group;
     part->sequence = sequence;
     part->rank = rank;
     return part;
@@ -325,11 +356,8 @@ static int64_t cut(int64_t ns)
                                  : ns;
 }
 
-void mon_part_done(struct poise_monitor *monitor,
-                   struct poise_monitor_span *part)
+void mon_part_cut(struct poise_monitor_span *part)
 {
-    struct mon_group *group = &monitor->groups[part->group];
-    size_t at = (size_t)(part->sequence & (monitor->options.calls_max - 1));
     part->enter_ns = cut(part->enter_ns);
     part->left_ns = cut(part->left_ns);
     if (part->has_hop) {
@@ -339,19 +367,18 @@ void mon_part_done(struct poise_monitor *monitor,
     if (part->left_ns < part->enter_ns) {
         part->left_ns = part->enter_ns;
     }
-    if (++group->pending[at].arrived == group->size) {
-        complete(monitor, group, &group->spans[at * (size_t)group->size]);
-    }
 }
 
 void poise_monitor_add(struct poise_monitor *monitor,
                        const struct poise_monitor_span *span)
 {
+    struct mon_calls *calls = mon_calls_of(monitor, span->group);
     struct poise_monitor_span *part =
-        mon_part(monitor, span->group, span->sequence, span->rank);
+        mon_part(monitor, calls, span->sequence, span->rank);
     if (part) {
         *part = *span;
-        mon_part_done(monitor, part);
+        mon_part_cut(part);
+        mon_part_done(monitor, calls, part);
     }
 }
 
@@ -365,9 +392,13 @@ unsigned poise_monitor_operations(const struct poise_monitor *monitor)
 const struct poise_monitor_operation *
 poise_monitor_operation(const struct poise_monitor *monitor, unsigned number)
 {
-    return number < monitor->operation_count
-               ? &monitor->operations[number]->shown
-               : NULL;
+    if (number >= monitor->operation_count) {
+        return NULL;
+    }
+    struct poise_monitor_operation *operation =
+        &monitor->operations[number]->shown;
+    mon_operation_fold(operation);
+    return operation;
 }
 
 void poise_monitor_missing(const struct poise_monitor *monitor,
@@ -375,11 +406,11 @@ void poise_monitor_missing(const struct poise_monitor *monitor,
 {
     *out = monitor->missing;
     for (size_t i = 0; i < monitor->group_count; i++) {
-        const struct mon_group *group = &monitor->groups[i];
-        for (unsigned k = 0; group->size > 0 && k < monitor->options.calls_max;
+        const struct mon_calls *calls = &monitor->groups[i]->calls;
+        for (unsigned k = 0; calls->size > 0 && k < monitor->options.calls_max;
              k++) {
-            out->incomplete += group->pending[k].arrived > 0 &&
-                               group->pending[k].arrived < group->size;
+            out->incomplete += calls->pending[k].arrived > 0 &&
+                               calls->pending[k].arrived < calls->size;
         }
     }
 }

@@ -46,9 +46,9 @@ static struct mon_operation *make(struct poise_monitor *monitor,
     made->shown.name = monitor->names[number];
     made->shown.group_name = group->name;
     made->shown.group = group->id;
-    made->shown.size = group->size;
-    made->shown.ranks =
-        mon_alloc(monitor, (size_t)group->size, sizeof *made->shown.ranks);
+    made->shown.size = group->calls.size;
+    made->shown.ranks = mon_alloc(monitor, (size_t)group->calls.size,
+                                  sizeof *made->shown.ranks);
     if (!made->shown.ranks) {
         free(made);
         return NULL;
@@ -83,7 +83,7 @@ struct mon_operation *mon_operation_of(struct poise_monitor *monitor,
         return NULL;
     }
     struct mon_operation **operation = &group->operations[number];
-    if (!*operation || (*operation)->shown.size != group->size) {
+    if (!*operation || (*operation)->shown.size != group->calls.size) {
         *operation = make(monitor, group, number);
     }
     return *operation;
@@ -138,21 +138,37 @@ static int compare_times(const void *left, const void *right)
 }
 
 /* Few: each is compared with each, which no branch depends on. */
-static void order_few(struct poise_monitor_operation *operation,
-                      const struct poise_monitor_span *spans)
+static inline __attribute__((always_inline)) void
+order_few(struct poise_monitor_operation *operation,
+          const struct poise_monitor_span *spans, int size)
 {
+    int64_t enter[ORDER_SIZE];
     unsigned places[ORDER_SIZE] = {0};
-    for (int i = 1; i < operation->size; i++) {
+    for (int i = 0; i < size; i++) {
+        enter[i] = spans[i].enter_ns;
         for (int k = 0; k < i; k++) {
-            unsigned later = spans[i].enter_ns >= spans[k].enter_ns;
+            unsigned later = enter[k] <= enter[i];
             places[i] += later;
             places[k] += 1 - later;
         }
     }
-    for (int i = 0; i < operation->size; i++) {
+    for (int i = 0; i < size; i++) {
         operation->ranks[i].order_sum += places[i];
     }
     operation->ordered++;
+}
+
+/* Of two and four ranks without a loop. */
+static void order(struct poise_monitor_operation *operation,
+                  const struct poise_monitor_span *spans)
+{
+    if (operation->size == 2) {
+        order_few(operation, spans, 2);
+    } else if (operation->size == 4) {
+        order_few(operation, spans, 4);
+    } else {
+        order_few(operation, spans, operation->size);
+    }
 }
 
 /* Without memory for that, they are not put in order. */
@@ -186,7 +202,7 @@ void mon_last_arrivals(const struct poise_monitor_operation *shown,
         operation->ranks[verdict->rank].caused++;
     }
     if (operation->size <= ORDER_SIZE) {
-        order_few(operation, spans);
+        order(operation, spans);
     } else if (operation->calls % ORDER_CALLS == 0) {
         order_many(operation, spans);
     }
@@ -336,14 +352,18 @@ int poise_monitor_heaviest(const struct poise_monitor_operation *operation,
 
 /* ---- a call ------------------------------------------------------------- */
 
+static bool is_worst(const struct poise_monitor_operation *operation,
+                     int64_t total_ns)
+{
+    unsigned count = operation->worst_count;
+    return count < POISE_MONITOR_WORST ||
+           operation->worst[count - 1].total_ns < total_ns;
+}
+
 static void keep_worst(struct poise_monitor_operation *operation,
                        const struct poise_monitor_worst *worst)
 {
     unsigned at = operation->worst_count;
-    if (at == POISE_MONITOR_WORST &&
-        operation->worst[at - 1].total_ns >= worst->total_ns) {
-        return;
-    }
     while (at > 0 && operation->worst[at - 1].total_ns < worst->total_ns) {
         at--;
     }
@@ -377,9 +397,32 @@ void mon_statistics(const struct poise_monitor_operation *shown,
             add_wrappers(all, spans);
         }
     }
-    keep_worst(operation, &(struct poise_monitor_worst){
-                              .sequence = spans[0].sequence,
-                              .start_ns = spans[verdict->first].enter_ns,
-                              .total_ns = total,
-                              .verdict = *verdict});
+    if (is_worst(operation, total)) {
+        keep_worst(operation, &(struct poise_monitor_worst){
+                                  .sequence = spans[0].sequence,
+                                  .start_ns = spans[verdict->first].enter_ns,
+                                  .total_ns = total,
+                                  .verdict = *verdict});
+    }
+}
+
+void mon_operation_fold(struct poise_monitor_operation *operation)
+{
+    mon_statistic_fold(&operation->total);
+    mon_statistic_fold(&operation->arrival);
+    mon_statistic_fold(&operation->reduce);
+    mon_statistic_fold(&operation->broadcast);
+    for (int i = 0; i < operation->size; i++) {
+        mon_statistic_fold(&operation->ranks[i].arrival_wait);
+        mon_statistic_fold(&operation->ranks[i].departure_wait);
+    }
+    for (int i = 0; operation->wrappers && i < operation->size; i++) {
+        struct poise_monitor_wrapper *wrapper = &operation->wrappers[i];
+        mon_statistic_fold(&wrapper->arrival_wait);
+        mon_statistic_fold(&wrapper->departure_wait);
+        mon_statistic_fold(&wrapper->down);
+        mon_statistic_fold(&wrapper->up);
+        mon_statistic_fold(&wrapper->total);
+        mon_statistic_fold(&wrapper->two_way);
+    }
 }

@@ -2,6 +2,7 @@
 #ifndef POISE_MON_COLLECT_INTERNAL_H
 #define POISE_MON_COLLECT_INTERNAL_H
 
+#include "mon/analyse/analyse.h"
 #include "mon/scope/scope.h"
 #include <poise/monitor.h>
 
@@ -9,8 +10,9 @@
 struct collect_place {
     uint32_t collector; /* 0: the entry is free */
     uint32_t type;      /* POISE_TRACE_NONE: of no interest */
-    uint32_t group, operation;
+    uint32_t operation;
     int32_t rank, parent;
+    struct mon_calls *calls; /* of its group; NULL: there is no room for it */
 };
 
 /* Enough for all collectors that a file can have at a time. */

@@ -6,9 +6,6 @@
  */
 #include "internal.h"
 
-#include "mon/analyse/analyse.h"
-#include "mon/scope/scope.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +39,8 @@ static void announce(struct collect_places *places,
     int64_t group = poise_monitor_group(
         places->monitor, is_tree ? tree_group(from->group) : from->group, name,
         size_of(places, from));
-    to->group = group < 0 ? UINT32_MAX : (uint32_t)group;
+    to->calls =
+        group < 0 ? NULL : mon_calls_of(places->monitor, (uint32_t)group);
 }
 
 /* Look up a collector that was not met yet, or not lately. */
@@ -80,32 +78,49 @@ static const struct collect_place *place_of(struct collect_places *places,
 
 /* ---- joining ------------------------------------------------------------ */
 
-static void add_call(struct collect_places *places,
-                     const struct scope_clock *clock,
-                     const struct collect_place *place,
-                     const struct poise_trace_event *call,
-                     const struct collect_join *join)
+/* For each record. */
+#define FAST static inline __attribute__((always_inline))
+
+/* Times of one clock, in order and not absurd, are scaled; the others go the
+ * long way. `hop` NULL: nothing is known of the inside. */
+FAST void set_times(const struct scope_clock *clock,
+                    struct poise_monitor_span *span, uint64_t enter,
+                    uint64_t left, const struct poise_trace_event *hop)
 {
-    uint64_t error;
-    bool is_tree = place->type == POISE_TRACE_HOP;
+    uint64_t error, since = enter - clock->start_ticks;
+    uint64_t stay = left - enter, most = clock->near_ticks / 2;
+    span->enter_ns = scope_ns(clock, enter, &span->error_ns);
+    span->left_ns = scope_ns(clock, left, &error);
+    if (hop) {
+        span->arrived_ns = scope_ns(clock, hop->values[1], &error);
+        span->released_ns = scope_ns(clock, hop->values[2], &error);
+    }
+    if (__builtin_expect(since >= most || stay >= most, 0) || hop) {
+        mon_part_cut(span);
+    }
+}
+
+/* A call of the program's, or one of the tree's that is its own `hop`. */
+FAST void add_call(struct collect_places *places,
+                   const struct scope_clock *clock,
+                   const struct collect_place *place,
+                   const struct poise_trace_event *call, int32_t parent,
+                   const struct poise_trace_event *hop)
+{
+    bool is_tree = call == hop;
     struct poise_monitor_span *span =
-        mon_part(places->monitor, place->group, call->sequence, place->rank);
+        mon_part(places->monitor, place->calls, call->sequence, place->rank);
     if (!span) {
         return;
     }
-    span->enter_ns = scope_ns(clock, call->values[0], &span->error_ns);
-    span->left_ns = scope_ns(clock, call->values[is_tree ? 3 : 1], &error);
     span->bytes = is_tree ? 0 : call->values[2];
     span->code = is_tree ? 0 : (int32_t)call->values[3];
     span->clock = clock->number;
     span->operation = place->operation;
-    span->has_hop = join != NULL;
-    span->parent = join ? join->parent : 0;
-    if (join) {
-        span->arrived_ns = scope_ns(clock, join->hop.values[1], &error);
-        span->released_ns = scope_ns(clock, join->hop.values[2], &error);
-    }
-    mon_part_done(places->monitor, span);
+    span->has_hop = hop != NULL;
+    span->parent = parent;
+    set_times(clock, span, call->values[0], call->values[is_tree ? 3 : 1], hop);
+    mon_part_done(places->monitor, place->calls, span);
 }
 
 /* The last hop is nobody's but the tree's. */
@@ -116,7 +131,8 @@ static void end_hop(struct collect_join *join, struct collect_places *places,
         const struct collect_place *place =
             place_of(places, join->hop.collector);
         if (place->type == POISE_TRACE_HOP) {
-            add_call(places, clock, place, &join->hop, join);
+            add_call(places, clock, place, &join->hop, join->parent,
+                     &join->hop);
         }
         join->ended = join->hop.values[0];
     }
@@ -152,13 +168,16 @@ void collect_join_add(struct collect_join *join, struct collect_places *places,
         if (place->type == POISE_TRACE_HOP) {
             add_hop(join, places, clock, event, place->parent);
         } else if (place->type == POISE_TRACE_CALL) {
-            bool joined = is_around(event, join);
-            if (!joined && join->has_hop) {
+            if (is_around(event, join)) {
+                add_call(places, clock, place, event, join->parent, &join->hop);
+                join->has_hop = false;
+                continue;
+            }
+            if (join->has_hop) {
                 end_hop(join, places, clock);
                 place = place_of(places, event->collector);
             }
-            add_call(places, clock, place, event, joined ? join : NULL);
-            join->has_hop = false;
+            add_call(places, clock, place, event, 0, NULL);
         }
     }
 }

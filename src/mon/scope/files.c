@@ -111,6 +111,13 @@ static int make_files(struct poise_scope *scope, int size)
     return 0;
 }
 
+static void set_near(struct scope_clock *clock)
+{
+    bool linear = !clock->session && clock->scale != 0 &&
+                  clock->scale >> SCOPE_SHIFT == 0;
+    clock->near_ticks = linear ? (uint64_t)1 << 61 : 0;
+}
+
 /* Use an open view as the file of its rank. */
 static int use_view(struct poise_scope *scope, int rank,
                     struct poise_trace_view *view)
@@ -133,6 +140,7 @@ static int use_view(struct poise_scope *scope, int rank,
         .tick_hz = first->info.tick_hz,
         .scale = scope_scale(first->info.tick_hz),
     };
+    set_near(&file->clock);
     return set_units(scope, file);
 }
 
@@ -211,6 +219,7 @@ static void use_session(struct poise_scope *scope, int rank)
             other.info.rank == rank) {
             file->clock.session = scope->session;
             file->clock.file = i;
+            set_near(&file->clock);
         }
     }
     file->clock.number = 0;
@@ -244,6 +253,7 @@ static int read_clocks(struct poise_scope *scope)
     free(paths);
     for (int i = 0; i < scope->size; i++) {
         scope->files[i].clock.session = NULL;
+        set_near(&scope->files[i].clock);
         if (code == 0 && scope->files[i].view) {
             use_session(scope, i);
         }

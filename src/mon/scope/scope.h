@@ -13,28 +13,30 @@ struct scope_clock {
     const struct poise_trace_session *session; /* NULL: linear */
     unsigned file;                             /* of the session */
     uint64_t start_ticks, tick_hz;
-    uint64_t scale;  /* ns of a tick x 2^SCOPE_SHIFT; 0: too many for it */
+    uint64_t scale; /* ns of a tick x 2^SCOPE_SHIFT; 0: too many for it */
+    /* Fewer than so many from the beginning are simply scaled, to less than
+     * 2^61 ns. */
+    uint64_t near_ticks;
     uint32_t number; /* alike: the same clock */
 };
 
 /* The clock of the file that a batch is from. */
 const struct scope_clock *scope_clock(const struct poise_scope_from *from);
 
-/* Ticks too far from the beginning for 63 bits, or of another host's clock. */
+/* Ticks far from the beginning, or of another host's clock. */
 int64_t scope_far_ns(const struct scope_clock *clock, uint64_t ticks,
                      uint64_t *error_ns);
 
 static inline int64_t scope_ns(const struct scope_clock *clock, uint64_t ticks,
                                uint64_t *error_ns)
 {
-    __extension__ typedef __int128 wide;
-    int64_t since = (int64_t)(ticks - clock->start_ticks);
-    if (clock->session || clock->scale == 0 || clock->scale >> SCOPE_SHIFT ||
-        (since < 0) != (ticks < clock->start_ticks)) {
+    __extension__ typedef unsigned __int128 wide;
+    uint64_t since = ticks - clock->start_ticks;
+    if (__builtin_expect(since >= clock->near_ticks, 0)) {
         return scope_far_ns(clock, ticks, error_ns);
     }
     *error_ns = 0;
-    return (int64_t)((wide)since * (int64_t)clock->scale >> SCOPE_SHIFT);
+    return (int64_t)((wide)since * clock->scale >> SCOPE_SHIFT);
 }
 
 #endif

@@ -105,8 +105,9 @@ static int map_ring(struct poise_trace *trace, uint32_t index,
     if (code) {
         return -code;
     }
-    void *map = mmap(NULL, head->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                     trace->fd, at);
+    /* Its pages now, not one after the other while others wait for a rank. */
+    void *map = mmap(NULL, head->ring_bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_POPULATE, trace->fd, at);
     if (map == MAP_FAILED) {
         return -errno;
     }

@@ -221,9 +221,11 @@ struct poise_trace_ring {
     int32_t reserved_bits;
     char name[32];   /**< NUL-terminated */
     uint64_t inside; /**< when its writer went into a call that it may have to
-                        wait in (poise_trace_inside); 0: it is in none;
+                        wait in (poise_trace_enter); 0: it is in none;
                         __atomic */
-    uint64_t unused[5];
+    uint64_t latest; /**< inside a call: the time that its writer read last, for
+                        what begins or ends at the same time; 0: none */
+    uint64_t unused[4];
 };
 
 /** The trace in force, or NULL; __atomic access. Only poise_trace_use sets
@@ -271,14 +273,49 @@ static inline uint64_t poise_trace_ticks(const struct poise_trace_ring *ring)
     return ring ? poise_clock_ticks() : 0;
 }
 
-/** Say that the ring's writer may have to wait from now on (a time), or does
- * not any more (0): for those that run only while it waits. Nothing if `ring`
- * is NULL. */
-static inline void poise_trace_inside(struct poise_trace_ring *ring,
-                                      uint64_t ticks)
+/**
+ * The ring's writer goes into a call that it may have to wait in, and leaves
+ * it: for those that run only while it waits. The time of it, or 0 if `ring` is
+ * NULL. What the inside of the call records begins at the same time as the
+ * call and, where no time to speak of goes by behind it, ends with it:
+ * `close`. So the clock, which takes longer than all else, is read once for
+ * both.
+ */
+static inline uint64_t poise_trace_enter(struct poise_trace_ring *ring)
 {
-    if (ring) {
-        __atomic_store_n(&ring->inside, ticks, __ATOMIC_RELAXED);
+    if (!ring) {
+        return 0;
+    }
+    ring->latest = poise_clock_ticks();
+    __atomic_store_n(&ring->inside, ring->latest, __ATOMIC_RELAXED);
+    return ring->latest;
+}
+static inline uint64_t poise_trace_leave(struct poise_trace_ring *ring,
+                                         uint64_t enter, bool close)
+{
+    if (!ring) {
+        return 0;
+    }
+    uint64_t latest = ring->latest;
+    __atomic_store_n(&ring->inside, 0, __ATOMIC_RELAXED);
+    ring->latest = 0;
+    return close && latest > enter ? latest : poise_clock_ticks();
+}
+/** The same of a part of the call, or of one that nothing is around. */
+static inline uint64_t poise_trace_begin(struct poise_trace_ring *ring)
+{
+    if (!ring) {
+        return 0;
+    }
+    uint64_t latest = ring->latest;
+    ring->latest = 0;
+    return latest ? latest : poise_clock_ticks();
+}
+static inline void poise_trace_end(struct poise_trace_ring *ring,
+                                   uint64_t ticks)
+{
+    if (ring && __atomic_load_n(&ring->inside, __ATOMIC_RELAXED) != 0) {
+        ring->latest = ticks;
     }
 }
 

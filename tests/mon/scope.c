@@ -276,20 +276,20 @@ static void it_runs_when_ranks_wait(void **state)
     assert_true(poise_scope_wait(scope, POISE_SCOPE_ALWAYS, 0));
     for (int r = 0; r < RANKS; r++) {
         assert_false(poise_scope_wait(scope, POISE_SCOPE_RELEASED, 0));
-        poise_trace_inside(ranks[r].ring, 5);
+        poise_trace_enter(ranks[r].ring);
     }
     assert_true(poise_scope_wait(scope, POISE_SCOPE_CONTRIBUTED, 0));
     assert_false(poise_scope_wait(scope, POISE_SCOPE_RELEASED, 0));
     put_calls(2, 3);
-    poise_trace_inside(ranks[0].ring, 0);
+    poise_trace_leave(ranks[0].ring, 0, false);
     assert_false(poise_scope_wait(scope, POISE_SCOPE_CONTRIBUTED, 0));
     assert_false(poise_scope_wait(scope, POISE_SCOPE_RELEASED, 100000));
     for (int r = 1; r < RANKS; r++) {
-        poise_trace_inside(ranks[r].ring, 0);
+        poise_trace_leave(ranks[r].ring, 0, false);
     }
     assert_true(poise_scope_wait(scope, POISE_SCOPE_RELEASED, 0));
     /* A ring that is half full is read in any case. */
-    poise_trace_inside(ranks[1].ring, 7);
+    poise_trace_enter(ranks[1].ring);
     put_calls(3, CAPACITY / 2 + 10);
     assert_false(poise_scope_wait(scope, POISE_SCOPE_RELEASED, UINT64_MAX));
     poise_scope_source(scope, &source);

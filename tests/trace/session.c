@@ -459,9 +459,45 @@ static int remove_scratch(void **state)
     return rmdir(scratch);
 }
 
+/* A call, and two parts of it that are recorded. */
+static void parts_begin_and_end_with_their_call(void **state)
+{
+    (void)state;
+    struct poise_trace *trace;
+    assert_int_equal(poise_trace_create(NULL, NULL, &trace), 0);
+    struct poise_trace_ring *ring = poise_trace_claim(trace, "calls");
+    uint64_t before = poise_clock_ticks();
+    uint64_t enter = poise_trace_enter(ring);
+    assert_true(enter >= before);
+    assert_int_equal(ring->inside, enter);
+    assert_int_equal(poise_trace_begin(ring), enter);
+    poise_trace_end(ring, enter + 1);
+    assert_int_equal(poise_trace_begin(ring), enter + 1);
+    poise_trace_end(ring, enter + 2);
+    assert_int_equal(poise_trace_leave(ring, enter, true), enter + 2);
+    assert_int_equal(ring->inside, 0);
+    /* With nothing around it a part is as long as it is. */
+    poise_trace_end(ring, 1);
+    assert_true(poise_trace_begin(ring) > enter);
+    /* And a call without parts, or with something behind them. */
+    enter = poise_trace_enter(ring);
+    assert_true(poise_trace_leave(ring, enter, true) >= enter);
+    enter = poise_trace_enter(ring);
+    poise_trace_begin(ring);
+    poise_trace_end(ring, enter + (UINT64_C(1) << 40));
+    assert_true(poise_trace_leave(ring, enter, false) <
+                enter + (UINT64_C(1) << 40));
+    assert_int_equal(poise_trace_enter(NULL), 0);
+    assert_int_equal(poise_trace_leave(NULL, 0, true), 0);
+    assert_int_equal(poise_trace_begin(NULL), 0);
+    poise_trace_end(NULL, 1);
+    poise_trace_destroy(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_begin_and_end_with_their_call),
         cmocka_unit_test(test_three_hosts),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_unmeasured),

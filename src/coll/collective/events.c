@@ -44,11 +44,14 @@ static uint32_t hop_of(struct poise_coll *coll)
     return coll->collector;
 }
 
-void coll_record_begin(struct poise_coll *coll, struct coll_call *call)
+/* While recording is paused nothing is. */
+void coll_record_begin(struct coll_call *call)
 {
-    call->enter = poise_clock_ticks();
-    call->arrived = call->released = 0;
-    (void)coll;
+    call->enter = poise_trace_begin(poise_trace_ring());
+}
+
+void coll_record_await(const struct coll_call *call)
+{
     poise_trace_put(poise_trace_ring(), POISE_TRACE_COLL_ENTER, call->number,
                     call->enter, call->bytes, (uint64_t)call->kind, 0);
 }
@@ -56,12 +59,17 @@ void coll_record_begin(struct poise_coll *coll, struct coll_call *call)
 void coll_record_end(struct poise_coll *coll, const struct coll_call *call)
 {
     struct poise_trace_ring *ring = poise_trace_ring();
-    uint64_t now = poise_clock_ticks();
+    uint64_t now = call->left ? call->left : poise_clock_ticks();
     /* What did not come to pass took no time. */
     uint64_t released = call->released ? call->released : now;
     uint64_t arrived = call->arrived ? call->arrived : released;
+    if (call->last > 0) {
+        poise_trace_put(ring, POISE_TRACE_COLL_LAST, call->number, arrived,
+                        (uint64_t)call->last - 1, 0, 0);
+    }
     poise_trace_put(ring, hop_of(coll), call->number, call->enter, arrived,
                     released, now);
+    poise_trace_end(ring, now);
     if (call->code != 0) {
         poise_trace_put(ring, POISE_TRACE_COLL_LEAVE, call->number, now,
                         (uint64_t)-call->code, 0, 0);

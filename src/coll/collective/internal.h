@@ -69,8 +69,9 @@ struct coll_call {
     int code, culprit; /* 0, or what failed, and at which rank */
     int flags;         /* highest proposer + 1 */
     /* If it is recorded: when it began, when all below had arrived, when it
-     * knew the result. */
-    uint64_t enter, arrived, released;
+     * knew the result; when it left, if that was at the same time. */
+    uint64_t enter, arrived, released, left;
+    int last; /* this rank came last to a cell: its top + 1; 0: it did not */
 };
 
 #define COLL_INLINE_BYTES 40
@@ -185,16 +186,24 @@ struct poise_coll {
     int collector_peer;        /* to this parent */
 };
 
-/* Records of a call (events.c), if a trace is in force. */
-void coll_record_begin(struct poise_coll *coll, struct coll_call *call);
+/* Records of a call (events.c), if a trace is in force. What need not be done
+ * before others can go on is done at the end. */
+void coll_record_begin(struct coll_call *call);
+void coll_record_await(const struct coll_call *call);
 void coll_record_end(struct poise_coll *coll, const struct coll_call *call);
 /* The handle's collector is not used any more. */
 void coll_record_forget(struct poise_coll *coll);
-static inline void coll_record_enter(struct poise_coll *coll,
-                                     struct coll_call *call)
+/* When it begins; and, once others have what they wait for, that it did. */
+static inline void coll_record_enter(struct coll_call *call)
 {
     if (poise_trace_is_on()) {
-        coll_record_begin(coll, call);
+        coll_record_begin(call);
+    }
+}
+static inline void coll_record_waits(const struct coll_call *call)
+{
+    if (call->enter) {
+        coll_record_await(call);
     }
 }
 static inline void coll_record_arrived(struct coll_call *call)
@@ -203,19 +212,27 @@ static inline void coll_record_arrived(struct coll_call *call)
         call->arrived = poise_clock_ticks();
     }
 }
+/* Nobody is below: all are there when it begins. */
+static inline void coll_record_alone(struct coll_call *call)
+{
+    call->arrived = call->enter;
+}
 static inline void coll_record_released(struct coll_call *call)
 {
     if (call->enter) {
         call->released = poise_clock_ticks();
     }
 }
-/* This rank came last to a cell, and releases those below `top`. */
-static inline void coll_record_last(const struct coll_call *call, int top)
+/* It knew the result, and has nothing more to do. */
+static inline void coll_record_done(struct coll_call *call)
 {
-    if (call->enter) {
-        poise_trace_event(POISE_TRACE_COLL_LAST, call->number, (uint64_t)top, 0,
-                          0);
-    }
+    coll_record_released(call);
+    call->left = call->released;
+}
+/* This rank came last to a cell, and releases those below `top`. */
+static inline void coll_record_last(struct coll_call *call, int top)
+{
+    call->last = top + 1;
 }
 static inline void coll_record_leave(struct poise_coll *coll,
                                      const struct coll_call *call)

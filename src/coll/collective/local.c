@@ -123,10 +123,11 @@ static int barrier(struct poise_coll *coll)
 int coll_local_enter(struct poise_coll *coll, struct coll_call *call,
                      const struct coll_view *mine)
 {
-    coll_record_enter(coll, call);
+    coll_record_enter(call);
     *coll_view(coll, coll->rank, call->number) = *mine;
     coll_show_record(coll, call);
-    coll_record_arrived(call);
+    coll_record_waits(call);
+    coll_record_alone(call);
     int code = barrier(coll);
     coll_record_released(call);
     if (code < 0) {
@@ -219,7 +220,7 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     bool direct = coll->direct && call->bytes >= COLL_PAIR_BYTES &&
                   call->bytes <= COLL_BLOCK_BYTES;
     const struct coll_record *record = coll_record(coll, other, call->number);
-    coll_record_enter(coll, call);
+    coll_record_enter(call);
     if (direct) {
         *coll_view(coll, me, call->number) = (struct coll_view){.in = in};
     } else {
@@ -231,7 +232,8 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     if (__atomic_load_n(&record->number, __ATOMIC_ACQUIRE) == call->number) {
         coll_record_last(call, me);
     }
-    coll_record_arrived(call);
+    coll_record_waits(call);
+    coll_record_alone(call);
     int code = coll_word_wait(&coll->waiter, &coll_entry(coll, other)->shown,
                               (uint32_t)call->number);
     coll_record_released(call);
@@ -305,7 +307,7 @@ int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
               void *out)
 {
     int me = coll->rank;
-    coll_record_enter(coll, call);
+    coll_record_enter(call);
     copy(coll_record(coll, me, call->number)->data, in, call->bytes);
     coll->stats.shared_bytes += call->bytes;
     coll_show_record(coll, call);
@@ -313,7 +315,8 @@ int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
     if (call->enter && is_last(coll, call)) {
         coll_record_last(call, me);
     }
-    coll_record_arrived(call);
+    coll_record_waits(call);
+    coll_record_alone(call);
     for (int i = 1; i < coll->size && call->code == 0; i++) {
         int rank = me + i < coll->size ? me + i : me + i - coll->size;
         int code = await_record(coll, call, rank);
@@ -323,10 +326,10 @@ int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
             coll_read_record(coll, call, rank);
         }
     }
-    coll_record_released(call);
     if (call->code == 0 && out && call->bytes > 0) {
         fold_records(coll, call, out);
     }
+    coll_record_done(call);
     coll_record_leave(coll, call);
     return coll_finish(coll, call);
 }

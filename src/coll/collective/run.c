@@ -703,8 +703,9 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
     int me = coll->rank, top = plan->top[me];
-    coll_record_enter(coll, call);
+    coll_record_enter(call);
     coll_show_record(coll, call);
+    coll_record_waits(call);
     if (is_reduction(call) && !combines_here(coll, call)) {
         int code = share(coll, call);
         if (code < 0) {
@@ -716,7 +717,11 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
         coll_record_last(call, top);
         coll_word_set(&coll_entry(coll, top)->release, (uint32_t)call->number);
     } else {
-        coll_record_arrived(call);
+        if (plan->first[me] < plan->first[me + 1]) {
+            coll_record_arrived(call);
+        } else {
+            coll_record_alone(call);
+        }
         int code =
             coll_word_wait(&coll->waiter, &coll_entry(coll, top)->release,
                            (uint32_t)call->number);

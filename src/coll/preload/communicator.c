@@ -467,6 +467,8 @@ void preload_forget(MPI_Comm comm)
     }
     for (int e = 0; state && e < SERVED; e++) {
         preload.counts[e][BY_TREE] += state->served[e];
+        __atomic_fetch_add(&preload.counts[e][EARLY], state->early[e],
+                           __ATOMIC_RELAXED);
     }
     if (state && state->world) {
         state->next = preload.ending;
@@ -553,8 +555,12 @@ struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
 {
     struct state *state = seat->state;
     if (!state->tried) {
-        if (preload.hopeless || !is_due(state, bytes)) {
-            preload_count(entry, preload.hopeless ? OTHER : EARLY);
+        if (preload.hopeless) {
+            preload_count(entry, OTHER);
+            return NULL;
+        }
+        if (!is_due(state, bytes)) {
+            state->early[entry]++;
             return NULL;
         }
         make(state);

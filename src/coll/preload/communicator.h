@@ -72,6 +72,7 @@ struct state {
     bool tried;     /* the rest was made, if it could be */
     uint64_t spent; /* on calls of the library's: the same on all ranks */
     uint64_t served[SERVED]; /* calls over trees */
+    uint64_t early[SERVED];  /* calls before it had any */
     uint64_t most;           /* the longest of them, in bytes */
     /* Of one with a condition, the same on all of its ranks, and no other's: in
      * this order all ranks end them. */

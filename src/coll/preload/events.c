@@ -177,9 +177,6 @@ static bool may_compare(const struct state *state)
 
 static void compare(struct marks *marks)
 {
-    if (marks->right < marks->next) {
-        return;
-    }
     uint64_t next;
     if (poise_world_trace_compare(events.session, marks->right - marks->asked,
                                   &next) < 0) {
@@ -192,36 +189,58 @@ static void compare(struct marks *marks)
 /* ---- a call ---------------------------------------------------------------
  */
 
-void events_call(enum entry entry, struct state *state, bool right,
-                 const struct events_span *span)
+static struct marks *make_marks(struct state *state)
 {
-    if (!state->marks) {
-        state->marks = calloc(1, sizeof *state->marks);
-        if (!state->marks) {
-            return; /* memory is short: what was not recorded is not counted */
-        }
+    state->marks = calloc(1, sizeof *state->marks);
+    if (state->marks) {
         state->marks->group = events_group(state);
-        state->marks->next = 1;
+        state->marks->next = may_compare(state) ? 1 : UINT64_MAX;
     }
-    struct marks *marks = state->marks;
+    return state->marks;
+}
+
+/* What is not done at most calls. */
+__attribute__((noinline)) static void
+prepare(struct marks *marks, enum entry entry, struct state *state, bool alike)
+{
+    preload_inside++;
     if (marks->trace !=
         __atomic_load_n(&poise_trace_in_force, __ATOMIC_RELAXED)) {
         forget_collectors(marks);
     }
-    preload_inside++;
-    bool alike = right && !state->inter;
     if (alike && marks->group == 0) {
         learn_group(state);
     }
-    marks->calls++;
-    poise_trace_put(poise_trace_ring(), collector_of(entry, state),
-                    marks->calls, span->enter, span->left, span->bytes,
-                    (uint64_t)span->code);
-    if (alike) {
-        marks->right++;
-        if (may_compare(state)) {
-            compare(marks);
-        }
-    }
+    collector_of(entry, state);
     preload_inside--;
+}
+
+__attribute__((noinline)) static void compare_here(struct marks *marks)
+{
+    preload_inside++;
+    compare(marks);
+    preload_inside--;
+}
+
+void events_call(enum entry entry, struct state *state, bool right,
+                 const struct events_span *span)
+{
+    struct marks *marks = state->marks ? state->marks : make_marks(state);
+    if (!marks) {
+        return; /* memory is short: what was not recorded is not counted */
+    }
+    bool alike = right && !state->inter;
+    if (__builtin_expect(marks->trace != __atomic_load_n(&poise_trace_in_force,
+                                                         __ATOMIC_RELAXED) ||
+                             (alike && marks->group == 0) ||
+                             marks->collectors[entry] == 0,
+                         0)) {
+        prepare(marks, entry, state, alike);
+    }
+    marks->calls++;
+    poise_trace_put(span->ring, marks->collectors[entry], marks->calls,
+                    span->enter, span->left, span->bytes, (uint64_t)span->code);
+    if (alike && ++marks->right >= marks->next) {
+        compare_here(marks);
+    }
 }

@@ -8,9 +8,11 @@
 
 #include <poise/trace.h>
 
-/* When a call of the program's began and ended, the bytes of one rank's part (0
- * if ranks have parts of their own lengths), and what it returned. */
+/* The ring that a call of the program's is recorded in (NULL: none), when it
+ * began and ended, the bytes of one rank's part (0 if ranks have parts of their
+ * own lengths), and what it returned. */
 struct events_span {
+    struct poise_trace_ring *ring;
     uint64_t enter, left, bytes;
     int code;
 };

@@ -28,7 +28,8 @@ static int noted(enum entry entry, MPI_Comm comm, uint64_t enter, int code)
     struct seat seat;
     if (enter && code == MPI_SUCCESS && preload_look(comm, &seat)) {
         events_call(entry, seat.state, false,
-                    &(struct events_span){enter, poise_clock_ticks(), 0, code});
+                    &(struct events_span){poise_trace_ring(), enter,
+                                          poise_clock_ticks(), 0, code});
     }
     return code;
 }

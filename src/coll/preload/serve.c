@@ -480,6 +480,10 @@ static inline int serve(const struct row *row, struct moves *moves)
     return preload_result(call->entry, &moves->seat, code);
 }
 
+/* What goes by between a tree's last step and the call's end is no time for so
+ * few bytes. */
+enum { CLOSE_BYTES = 256 };
+
 /* The same, and a record of it. Communicators of one rank were not looked at
  * closer. */
 __attribute__((noinline)) static int serve_traced(const struct row *row,
@@ -489,18 +493,18 @@ __attribute__((noinline)) static int serve_traced(const struct row *row,
     moves->bytes = 0;
     moves->right = false;
     struct poise_trace_ring *ring = poise_trace_ring();
-    uint64_t enter = poise_clock_ticks();
-    poise_trace_inside(ring, enter);
+    uint64_t enter = poise_trace_enter(ring);
     int code = serve(row, moves);
-    poise_trace_inside(ring, 0);
-    uint64_t left = poise_clock_ticks();
+    bool close = row->in == NOTHING && moves->bytes <= CLOSE_BYTES;
+    uint64_t left = poise_trace_leave(ring, enter, close);
     struct state *state = moves->seat.state;
     if (state) {
         if (moves->seat.size == 1 && !state->inter && code == MPI_SUCCESS) {
             moves->right = row->check(&moves->seat, call, &moves->bytes);
         }
-        events_call(call->entry, state, moves->right,
-                    &(struct events_span){enter, left, moves->bytes, code});
+        events_call(
+            call->entry, state, moves->right,
+            &(struct events_span){ring, enter, left, moves->bytes, code});
     }
     return code;
 }

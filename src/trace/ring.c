@@ -214,8 +214,10 @@ void poise_trace_return(struct poise_trace_ring *ring)
 /* ---- the calling thread's ----------------------------------------------- */
 
 /* Whatever the answer, it is asked for once: a thread without a ring stays
- * without. A signal handler that came in between may have got one already. */
-static struct poise_trace_ring *claim_mine(struct poise_trace *trace)
+ * without. A signal handler that came in between may have got one already. Not
+ * inline: whoever has a ring need not save registers for it. */
+__attribute__((noinline)) static struct poise_trace_ring *
+claim_mine(struct poise_trace *trace)
 {
     int before = errno;
     struct poise_trace_ring *ring = NULL;

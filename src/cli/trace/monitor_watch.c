@@ -23,29 +23,51 @@ struct monitor_watch {
     struct monitor_timeline *timeline;
     struct monitor_live *live;
     struct poise_monitor_system *system;
+    int64_t spent_ns; /* of processor time, until the last nap */
 };
 
 /* ---- watching ----------------------------------------------------------- */
 
 #define NAP_LEAST_NS 1000000
 #define NAP_MOST_NS 20000000
+/* And where its share of a processor is spent: less often nobody sees it live.
+ */
+#define REST_MOST_NS 200000000
 
 /* In the order of their words. */
 const char *const monitor_whens[] = {"released", "contributed", "always", NULL};
 static const enum poise_scope_when whens[] = {
     POISE_SCOPE_RELEASED, POISE_SCOPE_CONTRIBUTED, POISE_SCOPE_ALWAYS};
 
+/* How long to rest so that all that was done since the last nap is no more than
+ * the share: also what looking for a good time takes, and waking up. */
+static int64_t rest(struct monitor_watch *watch)
+{
+    struct timespec now;
+    int share = (int)watch->wants->share;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    int64_t spent = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    int64_t took = spent - watch->spent_ns;
+    watch->spent_ns = spent;
+    if (share == 0 || took > REST_MOST_NS) {
+        return share == 0 ? 0 : REST_MOST_NS;
+    }
+    int64_t rest_ns = took * (100 - share) / share;
+    return rest_ns < REST_MOST_NS ? rest_ns : REST_MOST_NS;
+}
+
 /* Half full rings are read at once; where little comes, naps grow. Then the
  * time is waited for in which ranks mind least. */
-static void nap(const struct monitor_watch *watch, uint64_t records,
-                int64_t *nap_ns)
+static void nap(struct monitor_watch *watch, uint64_t records, int64_t *nap_ns)
 {
+    int64_t rest_ns = rest(watch);
     if (records > 2000) {
         *nap_ns = *nap_ns / 2 > NAP_LEAST_NS ? *nap_ns / 2 : NAP_LEAST_NS;
     } else if (records < 200) {
         *nap_ns = *nap_ns * 2 < NAP_MOST_NS ? *nap_ns * 2 : NAP_MOST_NS;
     }
-    nanosleep(&(struct timespec){0, (long)*nap_ns}, NULL);
+    rest_ns = rest_ns > *nap_ns ? rest_ns : *nap_ns;
+    nanosleep(&(struct timespec){0, (long)rest_ns}, NULL);
     poise_scope_wait(watch->scope, whens[watch->wants->when],
                      (uint64_t)*nap_ns);
 }

@@ -47,12 +47,13 @@ static uint32_t hop_of(struct poise_coll *coll)
 /* While recording is paused nothing is. */
 void coll_record_begin(struct coll_call *call)
 {
-    call->enter = poise_trace_begin(poise_trace_ring());
+    call->ring = poise_trace_ring();
+    call->enter = poise_trace_begin(call->ring);
 }
 
 void coll_record_await(const struct coll_call *call)
 {
-    poise_trace_put(poise_trace_ring(), POISE_TRACE_COLL_ENTER, call->number,
+    poise_trace_put(call->ring, POISE_TRACE_COLL_ENTER, call->number,
                     call->enter, call->bytes, (uint64_t)call->kind, 0);
 }
 

@@ -71,6 +71,7 @@ struct coll_call {
     /* If it is recorded: when it began, when all below had arrived, when it
      * knew the result; when it left, if that was at the same time. */
     uint64_t enter, arrived, released, left;
+    struct poise_trace_ring *ring; /* where that it began is noted */
     int last; /* this rank came last to a cell: its top + 1; 0: it did not */
 };
 

@@ -6,10 +6,11 @@
  * of the six orders alike often, so that all see the same machine; the third
  * kind is there for a comparison of two things that are the same.
  *
- * usage: gsum ROUNDS CALLS COMMUNICATORS HALF [BYTES [SETTLE]]
+ * usage: gsum ROUNDS US COMMUNICATORS HALF [BYTES [SETTLE]]
  *
- * SETTLE calls go before each block of CALLS, unmeasured, in which a monitor
- * that lags behind the program catches up. Rank 0 prints ns a call off and on;
+ * A block takes some US microseconds. SETTLE go before each, unmeasured, in
+ * which a monitor that lags behind catches up. Rank 0 prints ns a call off and
+ * on;
  * by how many per cent on is slower than off, and half the width of the 95 %
  * interval; the same of the third kind, which is 0 but for chance. Of each
  * round's ratios the mean without the fifth at either end, and its interval by
@@ -55,15 +56,30 @@ static double block(int count)
     return sum < 0 ? 0 : took;
 }
 
+/* So many calls of that length as take some ns: the same on all ranks. */
+static int calls_in(double ns, double call)
+{
+    double most = 1e9;
+    int count = ns < call ? 1 : ns > most * call ? (int)most : (int)(ns / call);
+    MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return count;
+}
+
+/* ns a call: the least of a few blocks. */
+static double call_ns(void)
+{
+    double call = block(20);
+    for (int i = 0; i < 5; i++) {
+        double again = block(calls_in(1e6, call));
+        call = again < call ? again : call;
+    }
+    return call;
+}
+
 /* As many steps as take as long as a call: half of the time is computing. */
 static void calibrate(void)
 {
-    double call = block(calls), from = MPI_Wtime();
-    for (int i = 0; i < 3; i++) {
-        double again = block(calls);
-        call = again < call ? again : call;
-    }
-    from = MPI_Wtime();
+    double call = call_ns(), from = MPI_Wtime();
     compute(10000000);
     work = (long)(call / ((MPI_Wtime() - from) * 1e9 / 1e7)) + 1;
     MPI_Bcast(&work, 1, MPI_LONG, 0, MPI_COMM_WORLD);
@@ -148,13 +164,13 @@ int main(int argc, char **argv)
     int rank, rounds = argc >= 5 ? atoi(argv[1]) : 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    calls = argc >= 5 ? atoi(argv[2]) : 0;
+    double us = argc >= 5 ? atof(argv[2]) : 0;
     comm_count = argc >= 5 ? atoi(argv[3]) : 0;
     values = argc > 5 ? atoi(argv[5]) / 8 : 1;
-    int settle = argc > 6 ? atoi(argv[6]) : 100;
-    if (rounds < 6 || calls < 1 || comm_count < 1 || comm_count > MOST_COMMS ||
-        values < 1 || values > MOST_VALUES || settle < 1) {
-        fprintf(stderr, "usage: gsum ROUNDS CALLS COMMUNICATORS HALF "
+    double settle = argc > 6 ? atof(argv[6]) : 50;
+    if (rounds < 6 || us <= 0 || comm_count < 1 || comm_count > MOST_COMMS ||
+        values < 1 || values > MOST_VALUES || settle < 0) {
+        fprintf(stderr, "usage: gsum ROUNDS US COMMUNICATORS HALF "
                         "[BYTES [SETTLE]]\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
@@ -163,11 +179,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < comm_count; i++) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
     }
-    block(calls);
     if (atoi(argv[4])) {
         calibrate();
     }
-    measure(rounds, settle, rank);
+    double call = call_ns();
+    calls = calls_in(us * 1000, call);
+    measure(rounds, calls_in(settle * 1000, call), rank);
     record(1);
     for (int i = 0; i < comm_count; i++) {
         MPI_Comm_free(&comms[i]);

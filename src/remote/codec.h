@@ -1,0 +1,132 @@
+/*
+ * poise/codec.h - a screen carried over a thin link: pictures in, messages out,
+ * and at the other end messages in, the same pictures out.
+ *
+ *     poise_screen_encode(encoder, picture, rects, count, &message);
+ *     ... carry the message, whole, reliably and in order ...
+ *     poise_screen_decode(decoder, message.data, message.len, &shown, &reply);
+ *     ... if there is a reply, carry it back ...
+ *     poise_screen_encoder_reply(encoder, reply.data, reply.len, &message);
+ *
+ * Both ends keep the picture and a history of what was shown, bounded and the
+ * same at both, so that what moves or comes again is named by where it was. All
+ * is lossless: a reference is compared before it is sent; methods of the engine
+ * (poise/dedup.h), which refer by short fingerprints, are corrected by it.
+ *
+ * Nothing that a message says is believed: what makes no sense is -EBADMSG.
+ * All functions are local; a handle is used by one thread at a time, which may
+ * be another one each time.
+ *
+ * Source: thesis 4.1.1, 7.5 (3), 8.5.
+ */
+#ifndef POISE_CODEC_H
+#define POISE_CODEC_H
+
+#include <poise/base.h>
+#include <poise/screen.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A way to send a screen. */
+struct poise_screen_method {
+    const char *name, *summary;
+};
+/** All of them, the default first; ends with a NULL name. */
+POISE_API const struct poise_screen_method *poise_screen_methods(void);
+
+struct poise_screen_codec_options {
+    /** A method, by name; NULL: "auto". Decoders take any. */
+    const char *method;
+    /** Of history at each end, besides the picture; 0: 64 MiB. A decoder's is
+     * the most that it lets an encoder ask for. */
+    uint64_t memory_bytes;
+    int level; /**< of Zstandard; 0: 3 */
+    /** Show what short fingerprints say before they are proved; what was wrong
+     * comes again, unless something was drawn over it meanwhile. Of a decoder,
+     * for methods of the engine. */
+    bool two_phase;
+};
+
+/* ---- the end that has the screen ----------------------------------------- */
+
+struct poise_screen_encoder;
+
+/** -EINVAL: no such method, and which there are. */
+POISE_API int
+poise_screen_encoder_create(const struct poise_screen_codec_options *options,
+                            struct poise_screen_encoder **out);
+/** NULL is allowed. */
+POISE_API void
+poise_screen_encoder_destroy(struct poise_screen_encoder *encoder);
+
+/** Append one message that makes the other end show `picture`; nothing if it
+ * does already. All that changed since the last call lies in the rectangles,
+ * which may overlap and be larger than what changed; NULL: it may lie anywhere.
+ * They are looked at as a whole picture if this is the first one, or its size
+ * is another. After an error the encoder has to be reset. */
+POISE_API int poise_screen_encode(struct poise_screen_encoder *encoder,
+                                  const struct poise_screen_picture *picture,
+                                  const struct poise_screen_rect *rects,
+                                  size_t rect_count, struct poise_buf *out);
+/** What the decoder answered, whole. May append another message. -EBADMSG. */
+POISE_API int poise_screen_encoder_reply(struct poise_screen_encoder *encoder,
+                                         const void *data, size_t len,
+                                         struct poise_buf *out);
+/** Begin anew: the other end is another one, or did not get all messages. The
+ * next message carries the whole picture. */
+POISE_API int poise_screen_encoder_reset(struct poise_screen_encoder *encoder);
+
+/** What an encoder did since it was made. Pixels are of the picture. */
+struct poise_screen_codec_stats {
+    uint64_t updates;     /**< messages */
+    uint64_t looked;      /**< pixels of rectangles */
+    uint64_t changed;     /**< of them: another colour before */
+    uint64_t copied;      /**< sent as being elsewhere on the screen */
+    uint64_t recalled;    /**< sent as having been shown before */
+    uint64_t coded;       /**< sent as pixels */
+    uint64_t plain_bytes; /**< these, before they are compressed */
+    uint64_t sent_bytes, reply_bytes;
+    uint64_t corrected; /**< pixels sent again since a fingerprint collided */
+    /** Processor time: finding what changed, what of it is elsewhere, and
+     * compressing the rest. */
+    uint64_t difference_ns, segment_ns, compress_ns;
+};
+POISE_API struct poise_screen_codec_stats
+poise_screen_encoder_stats(const struct poise_screen_encoder *encoder);
+
+/* ---- the end that shows it ----------------------------------------------- */
+
+struct poise_screen_decoder;
+
+/** `options` NULL: the defaults. Its method is not looked at. */
+POISE_API int
+poise_screen_decoder_create(const struct poise_screen_codec_options *options,
+                            struct poise_screen_decoder **out);
+/** NULL is allowed. */
+POISE_API void
+poise_screen_decoder_destroy(struct poise_screen_decoder *decoder);
+
+/** What a message made of the picture; borrowed until the next call. */
+struct poise_screen_decoded {
+    const struct poise_screen_picture *picture;
+    const struct poise_screen_rect *rects; /**< that may have changed; they
+                                                may overlap */
+    size_t rect_count;
+    bool resized; /**< it has another size; all of it is in `rects` */
+};
+/** Take one whole message. What is appended to `reply` goes back to the
+ * encoder, whole. -EBADMSG: it makes no sense; the decoder can only be
+ * destroyed then. -EFBIG: a picture of more than 2^26 pixels, or more history
+ * than this end keeps. */
+POISE_API int poise_screen_decode(struct poise_screen_decoder *decoder,
+                                  const void *message, size_t len,
+                                  struct poise_screen_decoded *out,
+                                  struct poise_buf *reply);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -50,9 +50,11 @@ struct poise_screen_options {
      * server may always send raw. */
     const char *encodings;
     const char *password; /**< of VncAuth, its first 8 bytes; NULL: none */
-    bool exclusive;       /**< ask that others be thrown out */
-    uint32_t timeout_ms;  /**< for what must come: the rest of a message;
-                               0: 10,000 */
+    unsigned level; /**< ask the server to compress at this level, 1 to 9; 0: it
+                         takes its own */
+    bool exclusive; /**< ask that others be thrown out */
+    uint32_t timeout_ms; /**< for what must come: the rest of a message;
+                              0: 10,000 */
 };
 
 /** Connect to "HOST:PORT", "[ADDRESS]:PORT", "HOST::PORT" or, as viewers have

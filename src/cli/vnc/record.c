@@ -12,7 +12,7 @@ struct values {
     struct cli_common common;
     const char *encodings, *password_file;
     uint64_t time, timeout;
-    int64_t updates;
+    int64_t updates, level;
     bool verbose;
 };
 
@@ -28,6 +28,10 @@ static const struct poise_option options[] = {
      .help = "encodings to ask for, best first (default: "
              "tight,zrle,hextile,rre,copyrect,raw)",
      .offset = offsetof(struct values, encodings)},
+    {POISE_OPTION_INT, .name = "level", .arg = "N",
+     .help = "ask the server to compress at level N, 1 to 9 (default: as it "
+             "likes)",
+     .offset = offsetof(struct values, level), .min = 1, .max = 9},
     {POISE_OPTION_DURATION, .name = "timeout", .arg = "TIME",
      .help = "give up when the server does not go on for TIME (default: 10s)",
      .offset = offsetof(struct values, timeout)},
@@ -191,6 +195,7 @@ int cli_vnc_record(int argc, char **argv)
     struct poise_screen_options how = {
         .encodings = values.encodings,
         .password = values.password_file ? password : NULL,
+        .level = (unsigned)values.level,
         .timeout_ms = timeout_ms(values.timeout),
     };
     umask(077);

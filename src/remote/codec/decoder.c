@@ -4,12 +4,19 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* What a body may unpack to: planes, and what is said of rectangles. */
+enum { BODY_BYTES_PIXEL = 8, BODY_BYTES = 1 << 16 };
+
 struct poise_screen_decoder {
     uint64_t memory_bytes;
     struct poise_screen_picture picture;
+    struct poise_screen_picture before;
     struct codec_rects rects;
+    struct codec_history history;
+    struct codec_pixels pixels;
     struct codec_unpacker unpacker;
     struct poise_buf body;
+    uint64_t left; /* pixels that what follows may have */
     bool begun;
 };
 
@@ -37,7 +44,10 @@ void poise_screen_decoder_destroy(struct poise_screen_decoder *decoder)
 {
     if (decoder) {
         free(decoder->picture.pixels);
+        free(decoder->before.pixels);
         free(decoder->rects.rects);
+        codec_history_free(&decoder->history);
+        codec_pixels_free(&decoder->pixels);
         ZSTD_freeDCtx(decoder->unpacker.zstd);
         poise_buf_free(&decoder->body);
         free(decoder);
@@ -67,11 +77,25 @@ static int begin(struct poise_screen_decoder *decoder,
     }
     int code = codec_picture_resize(&decoder->picture, (uint32_t)width,
                                     (uint32_t)height);
-    return code == 0 ? codec_unpacker_begin(&decoder->unpacker, memory) : code;
+    code = code == 0 ? codec_picture_resize(&decoder->before, (uint32_t)width,
+                                            (uint32_t)height)
+                     : code;
+    code = code == 0 ? codec_history_begin(&decoder->history,
+                                           codec_history_room(memory))
+                     : code;
+    codec_pixels_begin(&decoder->pixels);
+    return code == 0 ? codec_unpacker_begin(&decoder->unpacker,
+                                            codec_window_bytes(memory))
+                     : code;
 }
 
-static int take_pixels(struct poise_screen_decoder *decoder,
-                       struct poise_reader *body)
+static uint64_t area_of(const struct poise_screen_decoder *decoder)
+{
+    return (uint64_t)decoder->picture.width * decoder->picture.height;
+}
+
+static int take_rect(struct poise_screen_decoder *decoder,
+                     struct poise_reader *body, struct poise_screen_rect *out)
 {
     uint64_t place[4];
     for (int i = 0; i < 4; i++) {
@@ -80,22 +104,87 @@ static int take_pixels(struct poise_screen_decoder *decoder,
             return bad("a rectangle lies outside of the screen");
         }
     }
-    struct poise_screen_rect rect = {(uint32_t)place[0], (uint32_t)place[1],
-                                     (uint32_t)place[2], (uint32_t)place[3]};
-    if (!codec_is_inside(&decoder->picture, &rect)) {
+    *out = (struct poise_screen_rect){(uint32_t)place[0], (uint32_t)place[1],
+                                      (uint32_t)place[2], (uint32_t)place[3]};
+    if (!codec_is_inside(&decoder->picture, out)) {
         return bad("a rectangle lies outside of the screen");
     }
-    if (3 * codec_area(&rect) > poise_reader_left(body)) {
-        return bad("pixels are missing");
+    if (codec_area(out) > decoder->left) {
+        return bad("it paints the screen too often");
     }
-    for (uint32_t y = rect.y; y < rect.y + rect.height; y++) {
-        uint32_t *to = codec_at(&decoder->picture, rect.x, y);
-        for (uint32_t x = 0; x < rect.width; x++, body->pos += 3) {
-            to[x] = (uint32_t)body->pos[2] << 16 | (uint32_t)body->pos[1] << 8 |
-                    body->pos[0];
+    decoder->left -= codec_area(out);
+    return codec_rects_add(&decoder->rects, out);
+}
+
+static int take_copy(struct poise_screen_decoder *decoder,
+                     struct poise_reader *body)
+{
+    uint64_t back = poise_reader_varint(body);
+    struct codec_copy copy = {.patch = CODEC_BEFORE};
+    struct poise_screen_picture from = decoder->before;
+    int code = take_rect(decoder, body, &copy.to);
+    uint64_t x = poise_reader_varint(body), y = poise_reader_varint(body);
+    if (code < 0) {
+        return code;
+    }
+    if (back > 0) {
+        if (back > decoder->history.end - decoder->history.first) {
+            return bad("a copy is of what is there no more");
+        }
+        copy.patch = decoder->history.end - back;
+        from = codec_history_patch(&decoder->history, copy.patch);
+    }
+    if (body->error || x > from.width || y > from.height) {
+        return bad("a copy is of what lies outside");
+    }
+    copy.x = (uint32_t)x;
+    copy.y = (uint32_t)y;
+    struct poise_screen_rect source = {copy.x, copy.y, copy.to.width,
+                                       copy.to.height};
+    if (!codec_is_inside(&from, &source)) {
+        return bad("a copy is of what lies outside");
+    }
+    codec_copy_apply(&copy, &decoder->before, &decoder->history,
+                     &decoder->picture);
+    return 0;
+}
+
+static int take_copies(struct poise_screen_decoder *decoder,
+                       struct poise_reader *body)
+{
+    uint64_t count = poise_reader_varint(body);
+    decoder->left = area_of(decoder) * CODEC_COPIED_MOST;
+    if (count > 0) {
+        memcpy(decoder->before.pixels, decoder->picture.pixels,
+               area_of(decoder) * sizeof *decoder->picture.pixels);
+    }
+    int code = body->error;
+    for (; count > 0 && code == 0; count--) {
+        code = take_copy(decoder, body);
+    }
+    return code;
+}
+
+static int take_pixels(struct poise_screen_decoder *decoder,
+                       struct poise_reader *body)
+{
+    uint64_t count = poise_reader_varint(body);
+    decoder->left = area_of(decoder) * CODEC_CODED_MOST;
+    size_t first = decoder->rects.count;
+    struct poise_screen_rect rect;
+    int code = body->error;
+    for (uint64_t i = 0; i < count && code == 0; i++) {
+        code = take_rect(decoder, body, &rect);
+    }
+    for (size_t i = first; i < decoder->rects.count && code == 0; i++) {
+        rect = decoder->rects.rects[i];
+        code =
+            codec_pixels_get(&decoder->pixels, body, &rect, &decoder->picture);
+        if (code == 0) {
+            codec_history_add(&decoder->history, &decoder->picture, &rect);
         }
     }
-    return codec_rects_add(&decoder->rects, &rect);
+    return code;
 }
 
 int poise_screen_decode(struct poise_screen_decoder *decoder,
@@ -113,16 +202,17 @@ int poise_screen_decode(struct poise_screen_decoder *decoder,
     decoder->begun = false;
     decoder->rects.count = 0;
     poise_buf_reset(&decoder->body);
-    size_t most =
-        8 * (size_t)decoder->picture.width * decoder->picture.height + 65536;
+    size_t most = BODY_BYTES_PIXEL * (size_t)area_of(decoder) + BODY_BYTES;
     code = code == 0 ? codec_unpacker_take(&decoder->unpacker, reader.pos,
                                            poise_reader_left(&reader), most,
                                            &decoder->body)
                      : code;
     struct poise_reader body =
         poise_reader_of(decoder->body.data, decoder->body.len);
-    while (code == 0 && poise_reader_left(&body) > 0) {
-        code = take_pixels(decoder, &body);
+    code = code == 0 ? take_copies(decoder, &body) : code;
+    code = code == 0 ? take_pixels(decoder, &body) : code;
+    if (code == 0 && poise_reader_left(&body) > 0) {
+        code = bad("something follows its end");
     }
     if (code == 0 && anew) {
         struct poise_screen_rect all = {0, 0, decoder->picture.width,

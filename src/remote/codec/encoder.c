@@ -12,8 +12,13 @@ struct poise_screen_encoder {
     struct poise_screen_picture
         shown;  /* at the other end, after all messages */
     bool begun; /* the other end has `shown` */
+    struct poise_screen_picture before; /* the same, before this message */
     struct codec_blocks blocks;
     struct codec_rects rects;
+    struct codec_copies copies;
+    struct codec_motion *motion;
+    struct codec_history history;
+    struct codec_pixels pixels;
     struct codec_packer packer;
     struct poise_buf head, body;
     struct poise_screen_codec_stats stats;
@@ -50,8 +55,13 @@ void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder)
 {
     if (encoder) {
         free(encoder->shown.pixels);
+        free(encoder->before.pixels);
         free(encoder->blocks.marks);
         free(encoder->rects.rects);
+        free(encoder->copies.copies);
+        codec_motion_destroy(encoder->motion);
+        codec_history_free(&encoder->history);
+        codec_pixels_free(&encoder->pixels);
         ZSTD_freeCCtx(encoder->packer.zstd);
         poise_buf_free(&encoder->head);
         poise_buf_free(&encoder->body);
@@ -77,6 +87,10 @@ int poise_screen_encoder_create(
     encoder->memory_bytes =
         options->memory_bytes ? options->memory_bytes : CODEC_MEMORY;
     encoder->level = options->level ? options->level : CODEC_LEVEL;
+    if (codec_motion_create(&encoder->motion) < 0) {
+        poise_screen_encoder_destroy(encoder);
+        return -ENOMEM;
+    }
     *out = encoder;
     return 0;
 }
@@ -92,43 +106,26 @@ static int begin(struct poise_screen_encoder *encoder,
 {
     int code =
         codec_picture_resize(&encoder->shown, picture->width, picture->height);
-    code = code == 0 ? codec_blocks_resize(&encoder->blocks, picture) : code;
-    code = code == 0 ? codec_packer_begin(&encoder->packer, encoder->level,
-                                          encoder->memory_bytes)
+    code = code == 0 ? codec_picture_resize(&encoder->before, picture->width,
+                                            picture->height)
                      : code;
+    code = code == 0 ? codec_blocks_resize(&encoder->blocks, picture) : code;
+    code = code == 0
+               ? codec_packer_begin(&encoder->packer, encoder->level,
+                                    codec_window_bytes(encoder->memory_bytes))
+               : code;
+    code = code == 0
+               ? codec_history_begin(&encoder->history,
+                                     codec_history_room(encoder->memory_bytes))
+               : code;
+    codec_motion_forget(encoder->motion);
+    codec_pixels_begin(&encoder->pixels);
     poise_buf_putc(&encoder->head, CODEC_BEGINS);
     poise_buf_varint(&encoder->head, CODEC_VERSION);
     poise_buf_varint(&encoder->head, picture->width);
     poise_buf_varint(&encoder->head, picture->height);
     poise_buf_varint(&encoder->head, encoder->memory_bytes);
     return code;
-}
-
-static int put_pixels(struct poise_screen_encoder *encoder,
-                      const struct poise_screen_picture *picture,
-                      const struct poise_screen_rect *rect)
-{
-    poise_buf_varint(&encoder->body, rect->x);
-    poise_buf_varint(&encoder->body, rect->y);
-    poise_buf_varint(&encoder->body, rect->width);
-    poise_buf_varint(&encoder->body, rect->height);
-    for (uint32_t y = rect->y; y < rect->y + rect->height; y++) {
-        const uint32_t *from = codec_at(picture, rect->x, y);
-        uint8_t *to = (uint8_t *)poise_buf_reserve(&encoder->body,
-                                                   3 * (size_t)rect->width);
-        if (!to) {
-            return -ENOMEM;
-        }
-        for (uint32_t x = 0; x < rect->width; x++, to += 3) {
-            to[0] = (uint8_t)from[x];
-            to[1] = (uint8_t)(from[x] >> 8);
-            to[2] = (uint8_t)(from[x] >> 16);
-        }
-        encoder->body.len += 3 * (size_t)rect->width;
-        memcpy(codec_at(&encoder->shown, rect->x, y), from,
-               4 * (size_t)rect->width);
-    }
-    return encoder->body.error;
 }
 
 static uint64_t cpu_ns(void)
@@ -157,13 +154,97 @@ static int difference(struct poise_screen_encoder *encoder,
     return code;
 }
 
+static void put_rect(struct poise_buf *out,
+                     const struct poise_screen_rect *rect)
+{
+    poise_buf_varint(out, rect->x);
+    poise_buf_varint(out, rect->y);
+    poise_buf_varint(out, rect->width);
+    poise_buf_varint(out, rect->height);
+}
+
+/* What of it is elsewhere. Then only what still differs is in the rectangles.
+ */
+static int put_copies(struct poise_screen_encoder *encoder,
+                      const struct poise_screen_picture *picture)
+{
+    struct codec_copies *copies = &encoder->copies;
+    struct codec_scene scene = {&encoder->before, picture, &encoder->shown,
+                                &encoder->history, &encoder->rects};
+    struct poise_screen_rect all = {0, 0, picture->width, picture->height};
+    uint64_t begun = cpu_ns();
+    int code = codec_motion_find(encoder->motion, &scene, copies);
+    poise_buf_varint(&encoder->body, copies->count);
+    for (size_t i = 0; i < copies->count; i++) {
+        const struct codec_copy *copy = &copies->copies[i];
+        bool before = copy->patch == CODEC_BEFORE;
+        poise_buf_varint(&encoder->body,
+                         before ? 0 : encoder->history.end - copy->patch);
+        put_rect(&encoder->body, &copy->to);
+        poise_buf_varint(&encoder->body, copy->x);
+        poise_buf_varint(&encoder->body, copy->y);
+        *(before ? &encoder->stats.copied : &encoder->stats.recalled) +=
+            codec_area(&copy->to);
+    }
+    if (code == 0 && copies->count > 0) {
+        codec_blocks_compare(&encoder->blocks, &encoder->shown, picture, &all);
+        code = codec_blocks_take(&encoder->blocks, picture, &encoder->rects);
+    }
+    encoder->stats.segment_ns += cpu_ns() - begun;
+    return code;
+}
+
+static int put_pixels(struct poise_screen_encoder *encoder,
+                      const struct poise_screen_picture *picture)
+{
+    int code = 0;
+    uint64_t begun = cpu_ns();
+    poise_buf_varint(&encoder->body, encoder->rects.count);
+    for (size_t i = 0; i < encoder->rects.count; i++) {
+        put_rect(&encoder->body, &encoder->rects.rects[i]);
+    }
+    for (size_t i = 0; i < encoder->rects.count && code == 0; i++) {
+        const struct poise_screen_rect *rect = &encoder->rects.rects[i];
+        code =
+            codec_pixels_put(&encoder->pixels, picture, rect, &encoder->body);
+        if (code == 0 && codec_history_add(&encoder->history, picture, rect)) {
+            code = codec_motion_learn(encoder->motion, picture, rect,
+                                      &encoder->history);
+        }
+        for (uint32_t y = 0; y < rect->height; y++) {
+            memcpy(codec_at(&encoder->shown, rect->x, rect->y + y),
+                   codec_at(picture, rect->x, rect->y + y),
+                   rect->width * sizeof *picture->pixels);
+        }
+        encoder->stats.coded += codec_area(rect);
+    }
+    encoder->stats.compress_ns += cpu_ns() - begun;
+    return code;
+}
+
+/* The message, of which all is known. */
+static int pack(struct poise_screen_encoder *encoder, struct poise_buf *out)
+{
+    size_t was = out->len;
+    uint64_t begun = cpu_ns();
+    int code = poise_buf_append(out, encoder->head.data, encoder->head.len);
+    code = code == 0 ? encoder->body.error : code;
+    code = code == 0 ? codec_packer_put(&encoder->packer, encoder->body.data,
+                                        encoder->body.len, out)
+                     : code;
+    encoder->stats.compress_ns += cpu_ns() - begun;
+    encoder->stats.updates++;
+    encoder->stats.plain_bytes += encoder->body.len;
+    encoder->stats.sent_bytes += out->len - was;
+    return code;
+}
+
 int poise_screen_encode(struct poise_screen_encoder *encoder,
                         const struct poise_screen_picture *picture,
                         const struct poise_screen_rect *rects,
                         size_t rect_count, struct poise_buf *out)
 {
     struct poise_screen_rect all = {0, 0, picture->width, picture->height};
-    size_t was = out->len;
     bool anew = !encoder->begun || picture->width != encoder->shown.width ||
                 picture->height != encoder->shown.height;
     poise_buf_reset(&encoder->head);
@@ -178,21 +259,12 @@ int poise_screen_encode(struct poise_screen_encoder *encoder,
     } else if (code == 0) {
         code = difference(encoder, picture, rects, rect_count);
     }
-    for (size_t i = 0; i < encoder->rects.count && code == 0; i++) {
-        code = put_pixels(encoder, picture, &encoder->rects.rects[i]);
-        encoder->stats.coded += codec_area(&encoder->rects.rects[i]);
-    }
     if (code == 0 && (anew || encoder->rects.count > 0)) {
-        uint64_t begun = cpu_ns();
-        code = poise_buf_append(out, encoder->head.data, encoder->head.len);
-        code = code == 0
-                   ? codec_packer_put(&encoder->packer, encoder->body.data,
-                                      encoder->body.len, out)
-                   : code;
-        encoder->stats.compress_ns += cpu_ns() - begun;
-        encoder->stats.updates++;
-        encoder->stats.plain_bytes += encoder->body.len;
-        encoder->stats.sent_bytes += out->len - was;
+        memcpy(encoder->before.pixels, encoder->shown.pixels,
+               codec_area(&all) * sizeof *picture->pixels);
+        code = put_copies(encoder, picture);
+        code = code == 0 ? put_pixels(encoder, picture) : code;
+        code = code == 0 ? pack(encoder, out) : code;
     }
     encoder->begun = code == 0;
     return code;

@@ -19,8 +19,23 @@ enum {
     CODEC_BLOCK = 16, /* pixels of a side: the grain of what changed */
     CODEC_MOST_PIXELS = 1 << 26, /* as those of a client */
     CODEC_MEMORY = 64 << 20,
-    CODEC_LEVEL = 3
+    CODEC_LEVEL = 3,
+    /* Pixels that the copies of a message, and that its rectangles may have
+     * together, in pictures: more would be work without end. */
+    CODEC_COPIED_MOST = 4,
+    CODEC_CODED_MOST = 1
 };
+
+/** How the memory is shared between the stream's window and the history, whose
+ * room is in pixels. */
+static inline uint64_t codec_window_bytes(uint64_t memory_bytes)
+{
+    return memory_bytes / 4;
+}
+static inline uint64_t codec_history_room(uint64_t memory_bytes)
+{
+    return memory_bytes / 4 * 3 / sizeof(uint32_t);
+}
 
 /* ---- picture.c ----------------------------------------------------------- */
 
@@ -65,6 +80,107 @@ uint64_t codec_blocks_compare(struct codec_blocks *blocks,
 int codec_blocks_take(struct codec_blocks *blocks,
                       const struct poise_screen_picture *picture,
                       struct codec_rects *out);
+
+/* ---- history.c ----------------------------------------------------------- */
+
+/** Rectangles of pixels that were sent, the same at both ends, until newer ones
+ * take their room. */
+struct codec_patch {
+    uint64_t at; /**< pixels that were added before it, and skipped */
+    uint32_t width, height;
+};
+struct codec_history {
+    uint32_t *ring;              /**< owned */
+    uint64_t room;               /**< of pixels */
+    uint64_t next;               /**< where the next patch may begin */
+    struct codec_patch *patches; /**< owned; patch i at i % CODEC_PATCHES */
+    uint64_t first, end;         /**< patches that are there */
+};
+enum { CODEC_PATCHES = 1 << 14, CODEC_PATCH_LEAST = 128 /* pixels */ };
+/** Forget all, and have room for so many pixels. */
+int codec_history_begin(struct codec_history *history, uint64_t room);
+void codec_history_free(struct codec_history *history);
+/** Keep a rectangle of a picture. True if it was large enough, and not too
+ * large. */
+bool codec_history_add(struct codec_history *history,
+                       const struct poise_screen_picture *picture,
+                       const struct poise_screen_rect *rect);
+/** Patch `number` as a picture; it must be there. */
+struct poise_screen_picture
+codec_history_patch(const struct codec_history *history, uint64_t number);
+/** The patch in which pixel `at` lies; false if it is there no more. */
+bool codec_history_find(const struct codec_history *history, uint64_t at,
+                        uint64_t *number);
+
+/* ---- motion.c ------------------------------------------------------------ */
+
+/** A rectangle that is also elsewhere. */
+struct codec_copy {
+    struct poise_screen_rect to;
+    uint32_t x, y;  /**< where it is */
+    uint64_t patch; /**< in which patch; CODEC_BEFORE: the picture before */
+};
+#define CODEC_BEFORE UINT64_MAX
+struct codec_copies {
+    struct codec_copy *copies; /**< owned */
+    size_t count, room;
+};
+/** What finds them: fingerprints of windows, chosen by their content. */
+struct codec_motion;
+int codec_motion_create(struct codec_motion **out);
+void codec_motion_destroy(struct codec_motion *motion);
+/** Forget where what was kept in the history. */
+void codec_motion_forget(struct codec_motion *motion);
+/** What a search looks at. */
+struct codec_scene {
+    const struct poise_screen_picture *before, *now;
+    struct poise_screen_picture *shown; /**< copies are done to it */
+    const struct codec_history *history;
+    const struct codec_rects *rects; /**< that differ */
+};
+int codec_motion_find(struct codec_motion *motion,
+                      const struct codec_scene *scene,
+                      struct codec_copies *out);
+/** `rect` of `now` is the newest patch of the history. */
+int codec_motion_learn(struct codec_motion *motion,
+                       const struct poise_screen_picture *now,
+                       const struct poise_screen_rect *rect,
+                       const struct codec_history *history);
+/** Do a copy to `shown`, of which `before` is a copy from before all copies. */
+void codec_copy_apply(const struct codec_copy *copy,
+                      const struct poise_screen_picture *before,
+                      const struct codec_history *history,
+                      struct poise_screen_picture *shown);
+
+/* ---- colours.c, pixels.c ------------------------------------------------- */
+
+enum { CODEC_COLOURS = 256, CODEC_COLOUR_SLOTS = 1024 };
+/** The colours that have a number of one byte, the same at both ends; of those
+ * that were not used for longest new ones take the place. */
+struct codec_colours {
+    uint32_t colour[CODEC_COLOURS];
+    uint64_t used[CODEC_COLOURS]; /**< turn of the last use; 0: never */
+    uint64_t turn;
+};
+
+/** How pixels of rectangles are written. */
+struct codec_pixels {
+    struct codec_colours colours;
+    uint32_t *matrix; /**< owned scratch: pixels */
+    uint8_t *flags;   /**< owned scratch: of rows and columns */
+    size_t matrix_room, flags_room;
+    struct poise_buf trial[2], packed; /**< of the encoder */
+    ZSTD_CCtx *zstd;                   /**< of the encoder */
+};
+void codec_pixels_begin(struct codec_pixels *pixels);
+void codec_pixels_free(struct codec_pixels *pixels);
+int codec_pixels_put(struct codec_pixels *pixels,
+                     const struct poise_screen_picture *picture,
+                     const struct poise_screen_rect *rect,
+                     struct poise_buf *out);
+int codec_pixels_get(struct codec_pixels *pixels, struct poise_reader *in,
+                     const struct poise_screen_rect *rect,
+                     struct poise_screen_picture *picture);
 
 /* ---- stream.c ------------------------------------------------------------ */
 

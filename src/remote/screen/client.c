@@ -165,6 +165,7 @@ int poise_screen_connect(const char *address,
     client->decoder.source = source;
     int code = screen_read_encodings(
         options->encodings ? options->encodings : all_encodings, &encodings);
+    encodings.level = options->level;
     code = code < 0         ? code
            : source->buffer ? dial(address, source->timeout_ms)
                             : -ENOMEM;

@@ -198,12 +198,15 @@ int screen_read_encodings(const char *names, struct screen_encodings *out)
 int screen_send_encodings(struct screen_source *source,
                           const struct screen_encodings *encodings)
 {
-    enum { HEAD = 4, EXTRA = 2 };
+    enum { HEAD = 4, EXTRA = 3, LEVEL_0 = -256 };
     int32_t numbers[SCREEN_ENCODINGS + EXTRA];
     size_t count = encodings->count;
     memcpy(numbers, encodings->numbers, count * sizeof *numbers);
     numbers[count++] = SCREEN_DESKTOP_SIZE;
     numbers[count++] = SCREEN_LAST_RECT;
+    if (encodings->level > 0) {
+        numbers[count++] = LEVEL_0 + (int32_t)encodings->level;
+    }
     uint8_t message[HEAD + sizeof numbers] = {2, 0, 0, (uint8_t)count};
     for (size_t i = 0; i < count; i++) {
         uint32_t number = (uint32_t)numbers[i];

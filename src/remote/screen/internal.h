@@ -139,6 +139,7 @@ enum { SCREEN_ENCODINGS = 6 };
 struct screen_encodings {
     int32_t numbers[SCREEN_ENCODINGS];
     size_t count;
+    unsigned level; /**< of compression, 1 to 9; 0: as the server likes */
 };
 /** By their names, with commas between. -EINVAL. */
 int screen_read_encodings(const char *names, struct screen_encodings *out);

@@ -42,7 +42,7 @@ struct poise_screen_codec_options {
     /** Of history at each end, besides the picture; 0: 64 MiB. A decoder's is
      * the most that it lets an encoder ask for. */
     uint64_t memory_bytes;
-    int level; /**< of Zstandard; 0: 3 */
+    int level; /**< of Zstandard; 0: 9 */
     /** Show what short fingerprints say before they are proved; what was wrong
      * comes again, unless something was drawn over it meanwhile. Of a decoder,
      * for methods of the engine. */

@@ -154,10 +154,6 @@ static int take_copies(struct poise_screen_decoder *decoder,
 {
     uint64_t count = poise_reader_varint(body);
     decoder->left = area_of(decoder) * CODEC_COPIED_MOST;
-    if (count > 0) {
-        memcpy(decoder->before.pixels, decoder->picture.pixels,
-               area_of(decoder) * sizeof *decoder->picture.pixels);
-    }
     int code = body->error;
     for (; count > 0 && code == 0; count--) {
         code = take_copy(decoder, body);
@@ -213,6 +209,10 @@ int poise_screen_decode(struct poise_screen_decoder *decoder,
     code = code == 0 ? take_pixels(decoder, &body) : code;
     if (code == 0 && poise_reader_left(&body) > 0) {
         code = bad("something follows its end");
+    }
+    for (size_t i = 0; i < decoder->rects.count && code == 0; i++) {
+        codec_picture_copy(&decoder->before, &decoder->picture,
+                           &decoder->rects.rects[i]);
     }
     if (code == 0 && anew) {
         struct poise_screen_rect all = {0, 0, decoder->picture.width,

@@ -14,7 +14,8 @@ struct poise_screen_encoder {
     bool begun; /* the other end has `shown` */
     struct poise_screen_picture before; /* the same, before this message */
     struct codec_blocks blocks;
-    struct codec_rects rects;
+    struct codec_rects rects; /* that differ, first all, then without copies */
+    struct codec_rects changed; /* all of them */
     struct codec_copies copies;
     struct codec_motion *motion;
     struct codec_history history;
@@ -58,6 +59,7 @@ void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder)
         free(encoder->before.pixels);
         free(encoder->blocks.marks);
         free(encoder->rects.rects);
+        free(encoder->changed.rects);
         free(encoder->copies.copies);
         codec_motion_destroy(encoder->motion);
         codec_history_free(&encoder->history);
@@ -171,7 +173,6 @@ static int put_copies(struct poise_screen_encoder *encoder,
     struct codec_copies *copies = &encoder->copies;
     struct codec_scene scene = {&encoder->before, picture, &encoder->shown,
                                 &encoder->history, &encoder->rects};
-    struct poise_screen_rect all = {0, 0, picture->width, picture->height};
     uint64_t begun = cpu_ns();
     int code = codec_motion_find(encoder->motion, &scene, copies);
     poise_buf_varint(&encoder->body, copies->count);
@@ -186,8 +187,16 @@ static int put_copies(struct poise_screen_encoder *encoder,
         *(before ? &encoder->stats.copied : &encoder->stats.recalled) +=
             codec_area(&copy->to);
     }
+    encoder->changed.count = 0;
+    for (size_t i = 0; i < encoder->rects.count && code == 0; i++) {
+        code = codec_rects_add(&encoder->changed, &encoder->rects.rects[i]);
+    }
     if (code == 0 && copies->count > 0) {
-        codec_blocks_compare(&encoder->blocks, &encoder->shown, picture, &all);
+        /* Copies are true: they make nothing wrong that was right. */
+        for (size_t i = 0; i < encoder->changed.count; i++) {
+            codec_blocks_compare(&encoder->blocks, &encoder->shown, picture,
+                                 &encoder->changed.rects[i]);
+        }
         code = codec_blocks_take(&encoder->blocks, picture, &encoder->rects);
     }
     encoder->stats.segment_ns += cpu_ns() - begun;
@@ -211,11 +220,7 @@ static int put_pixels(struct poise_screen_encoder *encoder,
             code = codec_motion_learn(encoder->motion, picture, rect,
                                       &encoder->history);
         }
-        for (uint32_t y = 0; y < rect->height; y++) {
-            memcpy(codec_at(&encoder->shown, rect->x, rect->y + y),
-                   codec_at(picture, rect->x, rect->y + y),
-                   rect->width * sizeof *picture->pixels);
-        }
+        codec_picture_copy(&encoder->shown, picture, rect);
         encoder->stats.coded += codec_area(rect);
     }
     encoder->stats.compress_ns += cpu_ns() - begun;
@@ -260,11 +265,13 @@ int poise_screen_encode(struct poise_screen_encoder *encoder,
         code = difference(encoder, picture, rects, rect_count);
     }
     if (code == 0 && (anew || encoder->rects.count > 0)) {
-        memcpy(encoder->before.pixels, encoder->shown.pixels,
-               codec_area(&all) * sizeof *picture->pixels);
         code = put_copies(encoder, picture);
         code = code == 0 ? put_pixels(encoder, picture) : code;
         code = code == 0 ? pack(encoder, out) : code;
+        for (size_t i = 0; i < encoder->changed.count; i++) {
+            codec_picture_copy(&encoder->before, picture,
+                               &encoder->changed.rects[i]);
+        }
     }
     encoder->begun = code == 0;
     return code;

@@ -19,7 +19,7 @@ enum {
     CODEC_BLOCK = 16, /* pixels of a side: the grain of what changed */
     CODEC_MOST_PIXELS = 1 << 26, /* as those of a client */
     CODEC_MEMORY = 64 << 20,
-    CODEC_LEVEL = 3,
+    CODEC_LEVEL = 9,
     /* Pixels that the copies of a message, and that its rectangles may have
      * together, in pictures: more would be work without end. */
     CODEC_COPIED_MOST = 4,
@@ -54,6 +54,11 @@ static inline uint64_t codec_area(const struct poise_screen_rect *rect)
 /** Whether it lies inside, and has pixels. */
 bool codec_is_inside(const struct poise_screen_picture *picture,
                      const struct poise_screen_rect *rect);
+
+/** The pixels of a rectangle, from one picture to another of its size. */
+void codec_picture_copy(struct poise_screen_picture *to,
+                        const struct poise_screen_picture *from,
+                        const struct poise_screen_rect *rect);
 
 /** Rectangles, as many as come. */
 struct codec_rects {
@@ -111,6 +116,21 @@ codec_history_patch(const struct codec_history *history, uint64_t number);
 /** The patch in which pixel `at` lies; false if it is there no more. */
 bool codec_history_find(const struct codec_history *history, uint64_t at,
                         uint64_t *number);
+
+/* ---- window.c ------------------------------------------------------------ */
+
+enum {
+    CODEC_WINDOW_WIDE = 16, /* pixels: two or three letters, of a text */
+    CODEC_WINDOW_HIGH = 8,
+    CODEC_WINDOW_BITS = 6 /* one window in 64 is chosen */
+};
+/** Sums over rows of pixels: `row` enters, `gone` leaves, which may be NULL. */
+void codec_roll_down(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
+                     size_t count);
+/** Fingerprints of the windows that begin in a row, and which of them are
+ * chosen: how many, by where they begin. */
+size_t codec_choose(uint32_t *fingerprints, const uint32_t *sums, size_t count,
+                    uint32_t *chosen);
 
 /* ---- motion.c ------------------------------------------------------------ */
 

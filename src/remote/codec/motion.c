@@ -16,22 +16,16 @@
 #include <stdlib.h>
 
 enum {
-    WIDE = 16, /* of a window */
-    HIGH = 8,
-    CHOOSE_BITS = 6, /* one window in 64 is chosen */
+    WIDE = CODEC_WINDOW_WIDE,
+    HIGH = CODEC_WINDOW_HIGH,
     BEFORE_BITS = 15,
     KEPT_BITS = 18,
     COPIES_MOST = 4096,
     VECTORS_MOST = 256,
-    EDGES_LEAST = 10, /* what a copy has to save, as pixels that differ from
+    EDGES_LEAST = 48, /* what a copy has to save, as pixels that differ from
                          those beside and above them */
     BOXES_MOST = 16
 };
-#define ACROSS                                                                 \
-    0x9e3779b1u /* odd multipliers: golden ratio, xxHash's primes              \
-                 */
-#define DOWN 0x85ebca77u
-#define MIX 0xc2b2ae3du
 
 struct window {
     uint32_t hash, x, y;
@@ -64,7 +58,7 @@ struct codec_motion {
     struct before_slot *before;
     struct kept_slot *kept;
     uint32_t turn;
-    uint32_t *sums, *line;
+    uint32_t *sums, *line, *chosen; /* of a row */
     size_t line_room;
     struct windows windows;
     struct hit *hits;
@@ -97,6 +91,7 @@ void codec_motion_destroy(struct codec_motion *motion)
         free(motion->kept);
         free(motion->sums);
         free(motion->line);
+        free(motion->chosen);
         free(motion->windows.windows);
         free(motion->hits);
         free(motion->up);
@@ -111,15 +106,6 @@ void codec_motion_forget(struct codec_motion *motion)
 }
 
 /* ---- windows ------------------------------------------------------------- */
-
-static uint32_t power(uint32_t base, unsigned exponent)
-{
-    uint32_t result = 1;
-    while (exponent-- > 0) {
-        result *= base;
-    }
-    return result;
-}
 
 /* Whether something changes in it both to the right and down: others look the
  * same in too many places. */
@@ -152,37 +138,17 @@ static int add_window(struct windows *windows, struct window window)
     return 0;
 }
 
-/* Sums over HIGH rows, of which `row` enters and `gone` leaves. */
-static void roll_down(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
-                      size_t count)
-{
-    const uint32_t last = power(DOWN, HIGH);
-    for (size_t i = 0; i < count; i++) {
-        sums[i] = sums[i] * DOWN + row[i] - (gone ? gone[i] * last : 0);
-    }
-}
-
-/* Over WIDE of them, by doubling; the last WIDE - 1 are of no use. */
-static void sum_across(uint32_t *line, const uint32_t *sums, size_t count)
-{
-    memcpy(line, sums, count * sizeof *line);
-    for (unsigned n = 1; n < WIDE; n *= 2) {
-        const uint32_t shift = power(ACROSS, n);
-        for (size_t i = 0; i + n < count; i++) {
-            line[i] = line[i] * shift + line[i + n];
-        }
-    }
-}
-
 static int make_room(struct codec_motion *motion, size_t width, size_t height)
 {
     if (width > motion->line_room) {
         free(motion->sums);
         free(motion->line);
+        free(motion->chosen);
         motion->line_room = 0;
         motion->sums = poise_alloc(width, sizeof *motion->sums);
         motion->line = poise_alloc(width, sizeof *motion->line);
-        if (!motion->sums || !motion->line) {
+        motion->chosen = poise_alloc(width, sizeof *motion->chosen);
+        if (!motion->sums || !motion->line || !motion->chosen) {
             return -ENOMEM;
         }
         motion->line_room = width;
@@ -201,6 +167,29 @@ static int make_room(struct codec_motion *motion, size_t width, size_t height)
     return 0;
 }
 
+/* The windows whose first row is `y`. */
+static int choose_in_row(struct codec_motion *motion,
+                         const struct poise_screen_picture *picture,
+                         const struct poise_screen_rect *box, uint32_t y)
+{
+    size_t count =
+        codec_choose(motion->line, motion->sums, box->width, motion->chosen);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t x = motion->chosen[i];
+        uint32_t hash = motion->line[x];
+        /* Where neighbours have the same one something repeats. */
+        if ((x > 0 && hash == motion->line[x - 1]) ||
+            !is_marked(picture, box->x + x, y)) {
+            continue;
+        }
+        if (add_window(&motion->windows, (struct window){hash, box->x + x, y}) <
+            0) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
 /* The windows of a box that are chosen, of each `step`th row. */
 static int choose(struct codec_motion *motion,
                   const struct poise_screen_picture *picture,
@@ -215,27 +204,16 @@ static int choose(struct codec_motion *motion,
         return code;
     }
     memset(motion->sums, 0, box->width * sizeof *motion->sums);
-    for (uint32_t j = 0; j < box->height; j++) {
-        roll_down(motion->sums, codec_at(picture, box->x, box->y + j),
-                  j >= HIGH ? codec_at(picture, box->x, box->y + j - HIGH)
-                            : NULL,
-                  box->width);
-        if (j + 1 < HIGH || (j + 1 - HIGH) % step != 0) {
-            continue;
-        }
-        uint32_t y = box->y + j + 1 - HIGH;
-        sum_across(motion->line, motion->sums, box->width);
-        for (uint32_t i = 0; i + WIDE <= box->width; i++) {
-            uint32_t hash = motion->line[i] * MIX;
-            if (hash >> (32 - CHOOSE_BITS) == 0 &&
-                is_marked(picture, box->x + i, y) &&
-                add_window(&motion->windows,
-                           (struct window){hash, box->x + i, y}) < 0) {
-                return -ENOMEM;
-            }
+    for (uint32_t j = 0; j < box->height && code == 0; j++) {
+        codec_roll_down(motion->sums, codec_at(picture, box->x, box->y + j),
+                        j >= HIGH ? codec_at(picture, box->x, box->y + j - HIGH)
+                                  : NULL,
+                        box->width);
+        if (j + 1 >= HIGH && (j + 1 - HIGH) % step == 0) {
+            code = choose_in_row(motion, picture, box, box->y + j + 1 - HIGH);
         }
     }
-    return 0;
+    return code;
 }
 
 /* The leading bits of all that are chosen are zeros. */

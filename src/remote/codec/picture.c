@@ -30,6 +30,16 @@ bool codec_is_inside(const struct poise_screen_picture *picture,
            rect->height <= picture->height - rect->y;
 }
 
+void codec_picture_copy(struct poise_screen_picture *to,
+                        const struct poise_screen_picture *from,
+                        const struct poise_screen_rect *rect)
+{
+    for (uint32_t y = rect->y; y < rect->y + rect->height; y++) {
+        memcpy(codec_at(to, rect->x, y), codec_at(from, rect->x, y),
+               rect->width * sizeof *to->pixels);
+    }
+}
+
 int codec_rects_add(struct codec_rects *rects,
                     const struct poise_screen_rect *rect)
 {
@@ -61,11 +71,14 @@ int codec_blocks_resize(struct codec_blocks *blocks,
     return 0;
 }
 
-/* Pixels of a row that differ, from x on, to the end of their block. */
+/* Pixels that differ. */
 static uint32_t compare_block(const uint32_t *from, const uint32_t *to,
                               uint32_t count)
 {
     uint32_t differ = 0;
+    if (memcmp(from, to, count * sizeof *from) == 0) {
+        return 0;
+    }
     for (uint32_t i = 0; i < count; i++) {
         differ += from[i] != to[i];
     }

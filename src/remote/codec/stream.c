@@ -3,7 +3,12 @@
 
 #include <errno.h>
 
-enum { WINDOW_LEAST = 17, WINDOW_MOST = 27, OUT_BYTES = 1 << 16 };
+enum {
+    WINDOW_LEAST = 17,
+    WINDOW_MOST = 22,
+    HASH_LOG = 18,
+    OUT_BYTES = 1 << 16
+};
 
 /* The largest window that fits. */
 static int window_log(uint64_t memory_bytes)
@@ -35,6 +40,10 @@ int codec_packer_begin(struct codec_packer *packer, int level,
                            window_log(memory_bytes));
     size_t code =
         ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_compressionLevel, level);
+    /* What is written is small, and seldom far behind: larger tables cost
+     * time to be cleared, and save nothing (bench/remote/screens). */
+    ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_hashLog, HASH_LOG);
+    ZSTD_CCtx_setParameter(packer->zstd, ZSTD_c_chainLog, HASH_LOG + 1);
     return ZSTD_isError(code) ? fail("compress a screen", EINVAL, code) : 0;
 }
 

@@ -36,13 +36,28 @@ struct poise_screen_method {
 /** All of them, the default first; ends with a NULL name. */
 POISE_API const struct poise_screen_method *poise_screen_methods(void);
 
+enum {
+    POISE_SCREEN_WITHOUT_COPIES = 1,  /**< what is elsewhere on the screen */
+    POISE_SCREEN_WITHOUT_HISTORY = 2, /**< what was there before */
+    POISE_SCREEN_WITHOUT_STRIPS = 4,  /**< text, column by column */
+    POISE_SCREEN_WITHOUT_REPEATS = 8, /**< rows and columns that are repeated */
+    POISE_SCREEN_WITHOUT_PREDICTION = 16, /**< of photographs */
+};
+
 struct poise_screen_codec_options {
-    /** A method, by name; NULL: "auto". Decoders take any. */
+    /** A method, by name; those that cut a grid (poise/grid.h) may be followed
+     * by its options: "columns,width=16". NULL: "auto". Decoders take any. */
     const char *method;
-    /** Of history at each end, besides the picture; 0: 64 MiB. A decoder's is
-     * the most that it lets an encoder ask for. */
+    /** Of history at each end, besides the picture, at least 64 KiB; 0: 64 MiB.
+     * A decoder's is the most that it lets an encoder ask for. */
     uint64_t memory_bytes;
-    int level; /**< of Zstandard; 0: 9 */
+    int level;     /**< of Zstandard; 0: 9 */
+    unsigned bits; /**< of the short fingerprints of the engine, and of those by
+                        which motion is found, from 8 on; 0: 40, 32. Where few
+                        make collisions frequent, they cost bytes, no pixel. */
+    /** What to leave out, to see what it is worth: POISE_SCREEN_WITHOUT_*; of
+     * auto. */
+    unsigned without;
     /** Show what short fingerprints say before they are proved; what was wrong
      * comes again, unless something was drawn over it meanwhile. Of a decoder,
      * for methods of the engine. */

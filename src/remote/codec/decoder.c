@@ -9,6 +9,8 @@ enum { BODY_BYTES_PIXEL = 8, BODY_BYTES = 1 << 16 };
 
 struct poise_screen_decoder {
     uint64_t memory_bytes;
+    bool two_phase;
+    struct codec_receiver *receiver; /* of a method of the engine, or NULL */
     struct poise_screen_picture picture;
     struct poise_screen_picture before;
     struct codec_rects rects;
@@ -36,6 +38,7 @@ int poise_screen_decoder_create(
     }
     decoder->memory_bytes =
         options && options->memory_bytes ? options->memory_bytes : CODEC_MEMORY;
+    decoder->two_phase = options && options->two_phase;
     *out = decoder;
     return 0;
 }
@@ -46,6 +49,7 @@ void poise_screen_decoder_destroy(struct poise_screen_decoder *decoder)
         free(decoder->picture.pixels);
         free(decoder->before.pixels);
         free(decoder->rects.rects);
+        codec_receiver_destroy(decoder->receiver);
         codec_history_free(&decoder->history);
         codec_pixels_free(&decoder->pixels);
         ZSTD_freeDCtx(decoder->unpacker.zstd);
@@ -54,15 +58,30 @@ void poise_screen_decoder_destroy(struct poise_screen_decoder *decoder)
     }
 }
 
-static int begin(struct poise_screen_decoder *decoder,
+static int begin_stream(struct poise_screen_decoder *decoder, uint64_t memory)
+{
+    int code = codec_picture_resize(&decoder->before, decoder->picture.width,
+                                    decoder->picture.height);
+    code = code == 0 ? codec_history_begin(&decoder->history,
+                                           codec_history_room(memory))
+                     : code;
+    codec_pixels_begin(&decoder->pixels);
+    return code == 0 ? codec_unpacker_begin(&decoder->unpacker,
+                                            codec_window_bytes(memory))
+                     : code;
+}
+
+static int begin(struct poise_screen_decoder *decoder, bool engine,
                  struct poise_reader *message)
 {
     uint64_t version = poise_reader_varint(message);
     uint64_t width = poise_reader_varint(message);
     uint64_t height = poise_reader_varint(message);
     uint64_t memory = poise_reader_varint(message);
+    uint64_t bits = poise_reader_varint(message);
     if (message->error || width > CODEC_MOST_PIXELS ||
-        height > CODEC_MOST_PIXELS) {
+        height > CODEC_MOST_PIXELS || memory < CODEC_MEMORY_LEAST ||
+        bits > 64) {
         return bad("its beginning is damaged");
     }
     if (version != CODEC_VERSION) {
@@ -75,18 +94,16 @@ static int begin(struct poise_screen_decoder *decoder,
             (unsigned long long)memory,
             (unsigned long long)decoder->memory_bytes);
     }
+    codec_receiver_destroy(decoder->receiver);
+    decoder->receiver = NULL;
     int code = codec_picture_resize(&decoder->picture, (uint32_t)width,
                                     (uint32_t)height);
-    code = code == 0 ? codec_picture_resize(&decoder->before, (uint32_t)width,
-                                            (uint32_t)height)
-                     : code;
-    code = code == 0 ? codec_history_begin(&decoder->history,
-                                           codec_history_room(memory))
-                     : code;
-    codec_pixels_begin(&decoder->pixels);
-    return code == 0 ? codec_unpacker_begin(&decoder->unpacker,
-                                            codec_window_bytes(memory))
-                     : code;
+    if (code == 0 && engine) {
+        return codec_receiver_create(memory, (unsigned)bits, decoder->two_phase,
+                                     &decoder->picture, &decoder->rects,
+                                     &decoder->receiver);
+    }
+    return code == 0 ? begin_stream(decoder, memory) : code;
 }
 
 static uint64_t area_of(const struct poise_screen_decoder *decoder)
@@ -183,26 +200,15 @@ static int take_pixels(struct poise_screen_decoder *decoder,
     return code;
 }
 
-int poise_screen_decode(struct poise_screen_decoder *decoder,
-                        const void *message, size_t len,
-                        struct poise_screen_decoded *out,
-                        struct poise_buf *reply)
+/* Copies and pixels. */
+static int take_changes(struct poise_screen_decoder *decoder,
+                        const struct poise_reader *message)
 {
-    struct poise_reader reader = poise_reader_of(message, len);
-    (void)reply;
-    if (len == 0 || (!decoder->begun && !(reader.pos[0] & CODEC_BEGINS))) {
-        return bad("it does not begin a screen");
-    }
-    bool anew = *reader.pos++ & CODEC_BEGINS;
-    int code = anew ? begin(decoder, &reader) : 0;
-    decoder->begun = false;
-    decoder->rects.count = 0;
-    poise_buf_reset(&decoder->body);
     size_t most = BODY_BYTES_PIXEL * (size_t)area_of(decoder) + BODY_BYTES;
-    code = code == 0 ? codec_unpacker_take(&decoder->unpacker, reader.pos,
-                                           poise_reader_left(&reader), most,
-                                           &decoder->body)
-                     : code;
+    poise_buf_reset(&decoder->body);
+    int code =
+        codec_unpacker_take(&decoder->unpacker, message->pos,
+                            poise_reader_left(message), most, &decoder->body);
     struct poise_reader body =
         poise_reader_of(decoder->body.data, decoder->body.len);
     code = code == 0 ? take_copies(decoder, &body) : code;
@@ -214,6 +220,43 @@ int poise_screen_decode(struct poise_screen_decoder *decoder,
         codec_picture_copy(&decoder->before, &decoder->picture,
                            &decoder->rects.rects[i]);
     }
+    return code;
+}
+
+/* The engine's, behind a byte of flags of its own where it begins. */
+static int take_pieces(struct poise_screen_decoder *decoder,
+                       struct poise_reader *message, bool anew,
+                       struct poise_buf *reply)
+{
+    if (anew &&
+        (poise_reader_left(message) == 0 || *message->pos++ != CODEC_ENGINE)) {
+        return bad("it does not begin a screen");
+    }
+    return codec_receiver_feed(decoder->receiver, message->pos,
+                               poise_reader_left(message), reply);
+}
+
+int poise_screen_decode(struct poise_screen_decoder *decoder,
+                        const void *message, size_t len,
+                        struct poise_screen_decoded *out,
+                        struct poise_buf *reply)
+{
+    struct poise_reader reader = poise_reader_of(message, len);
+    if (len == 0) {
+        return bad("it is empty");
+    }
+    int flags = *reader.pos++;
+    bool anew = flags & CODEC_BEGINS, engine = flags & CODEC_ENGINE;
+    if (flags > (CODEC_BEGINS | CODEC_ENGINE) ||
+        (!anew && (!decoder->begun || engine != (decoder->receiver != NULL)))) {
+        return bad("it does not begin a screen, or goes on with another one");
+    }
+    decoder->begun = false;
+    decoder->rects.count = 0;
+    int code = anew ? begin(decoder, engine, &reader) : 0;
+    code = code < 0 ? code
+           : engine ? take_pieces(decoder, &reader, anew, reply)
+                    : take_changes(decoder, &reader);
     if (code == 0 && anew) {
         struct poise_screen_rect all = {0, 0, decoder->picture.width,
                                         decoder->picture.height};

@@ -6,9 +6,10 @@
 #include <time.h>
 
 struct poise_screen_encoder {
-    const struct poise_screen_method *method;
-    uint64_t memory_bytes;
-    int level;
+    struct poise_screen_codec_options options; /* none is 0; no method */
+    struct codec_sender *sender; /* of a method of the engine, or NULL */
+    struct poise_screen_picture
+        wanted; /* until the engine's other end answers */
     struct poise_screen_picture
         shown;  /* at the other end, after all messages */
     bool begun; /* the other end has `shown` */
@@ -26,30 +27,44 @@ struct poise_screen_encoder {
 };
 
 static const struct poise_screen_method methods[] = {
-    {"auto", "the best that is known, by content"},
+    {"auto", "copies, history, and pixels by what they look like"},
+    {"columns", "columns with rows chosen by content, by the engine"},
+    {"tiles", "a raster that never moves, by the engine"},
+    {"blocks", "columns and rows chosen by content, by the engine"},
+    {"windows", "windows anywhere, by the engine"},
+    {"gear", "what changed as bytes, cut in one dimension, by the engine"},
+    {"zstd", "what changed, compressed"},
     {NULL, NULL},
 };
+enum { AUTO, GEAR = 5, ZSTD = 6, METHODS };
 
 const struct poise_screen_method *poise_screen_methods(void)
 {
     return methods;
 }
 
-static const struct poise_screen_method *find_method(const char *name)
+/* Which one a text begins with. */
+static int find_method(const char *text)
 {
-    for (const struct poise_screen_method *m = methods; m->name; m++) {
-        if (!name || strcmp(m->name, name) == 0) {
-            return m;
+    size_t len = text ? strcspn(text, ",") : 0;
+    for (int i = 0; i < METHODS; i++) {
+        if (!text || (strlen(methods[i].name) == len &&
+                      strncmp(methods[i].name, text, len) == 0)) {
+            bool cuts = i != AUTO && i < GEAR;
+            return !text || text[len] == '\0' || cuts
+                       ? i
+                       : poise_error_set(EINVAL, "send a screen by", text,
+                                         "this method has no options");
         }
     }
     struct poise_buf names = {0};
-    for (const struct poise_screen_method *m = methods; m->name; m++) {
-        poise_buf_printf(&names, "%s%s", m == methods ? "" : ", ", m->name);
+    for (int i = 0; i < METHODS; i++) {
+        poise_buf_printf(&names, "%s%s", i == 0 ? "" : ", ", methods[i].name);
     }
-    poise_error_set(EINVAL, "send a screen by", name, "there are: %s",
-                    poise_buf_str(&names));
+    int code = poise_error_set(EINVAL, "send a screen by", text,
+                               "there are: %s", poise_buf_str(&names));
     poise_buf_free(&names);
-    return NULL;
+    return code;
 }
 
 void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder)
@@ -64,6 +79,8 @@ void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder)
         codec_motion_destroy(encoder->motion);
         codec_history_free(&encoder->history);
         codec_pixels_free(&encoder->pixels);
+        codec_sender_destroy(encoder->sender);
+        free(encoder->wanted.pixels);
         ZSTD_freeCCtx(encoder->packer.zstd);
         poise_buf_free(&encoder->head);
         poise_buf_free(&encoder->body);
@@ -71,27 +88,48 @@ void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder)
     }
 }
 
+static int choose_method(struct poise_screen_encoder *encoder, const char *text)
+{
+    struct poise_dedup_grid_options grid = {.method = 0};
+    int method = find_method(text);
+    if (method < 0) {
+        return method;
+    }
+    if (method == ZSTD) {
+        encoder->options.without = ~0u;
+    }
+    if (method == AUTO || method == ZSTD) {
+        return codec_motion_create(encoder->options.bits, &encoder->motion);
+    }
+    int code = method == GEAR ? 0 : poise_dedup_grid_parse(text, &grid);
+    return code == 0 ? codec_sender_create(method == GEAR ? NULL : &grid,
+                                           &encoder->options, &encoder->sender)
+                     : code;
+}
+
 int poise_screen_encoder_create(
     const struct poise_screen_codec_options *options,
     struct poise_screen_encoder **out)
 {
     static const struct poise_screen_codec_options none;
-    options = options ? options : &none;
-    const struct poise_screen_method *method = find_method(options->method);
-    if (!method) {
-        return -EINVAL;
-    }
     struct poise_screen_encoder *encoder = poise_alloc(1, sizeof *encoder);
     if (!encoder) {
         return -ENOMEM;
     }
-    encoder->method = method;
-    encoder->memory_bytes =
+    options = options ? options : &none;
+    encoder->options = *options;
+    encoder->options.method = NULL;
+    encoder->options.memory_bytes =
         options->memory_bytes ? options->memory_bytes : CODEC_MEMORY;
-    encoder->level = options->level ? options->level : CODEC_LEVEL;
-    if (codec_motion_create(&encoder->motion) < 0) {
+    encoder->options.level = options->level ? options->level : CODEC_LEVEL;
+    int code = encoder->options.memory_bytes < CODEC_MEMORY_LEAST
+                   ? poise_error_set(EINVAL, "send a screen", NULL,
+                                     "it needs 64 KiB of history")
+                   : choose_method(encoder, options->method);
+    encoder->pixels.without = encoder->options.without;
+    if (code < 0) {
         poise_screen_encoder_destroy(encoder);
-        return -ENOMEM;
+        return code;
     }
     *out = encoder;
     return 0;
@@ -103,30 +141,40 @@ int poise_screen_encoder_reset(struct poise_screen_encoder *encoder)
     return 0;
 }
 
+/* What both ends have at the beginning, but for the engine. */
+static int begin_stream(struct poise_screen_encoder *encoder)
+{
+    uint64_t memory = encoder->options.memory_bytes;
+    int code = codec_packer_begin(&encoder->packer, encoder->options.level,
+                                  codec_window_bytes(memory));
+    code = code == 0 ? codec_history_begin(&encoder->history,
+                                           codec_history_room(memory))
+                     : code;
+    codec_motion_forget(encoder->motion);
+    codec_pixels_begin(&encoder->pixels);
+    return code;
+}
+
 static int begin(struct poise_screen_encoder *encoder,
                  const struct poise_screen_picture *picture)
 {
-    int code =
-        codec_picture_resize(&encoder->shown, picture->width, picture->height);
-    code = code == 0 ? codec_picture_resize(&encoder->before, picture->width,
-                                            picture->height)
+    uint32_t width = picture->width, height = picture->height;
+    int code = codec_picture_resize(&encoder->shown, width, height);
+    code = code == 0 ? codec_picture_resize(encoder->sender ? &encoder->wanted
+                                                            : &encoder->before,
+                                            width, height)
                      : code;
     code = code == 0 ? codec_blocks_resize(&encoder->blocks, picture) : code;
-    code = code == 0
-               ? codec_packer_begin(&encoder->packer, encoder->level,
-                                    codec_window_bytes(encoder->memory_bytes))
-               : code;
-    code = code == 0
-               ? codec_history_begin(&encoder->history,
-                                     codec_history_room(encoder->memory_bytes))
-               : code;
-    codec_motion_forget(encoder->motion);
-    codec_pixels_begin(&encoder->pixels);
-    poise_buf_putc(&encoder->head, CODEC_BEGINS);
+    code = code < 0          ? code
+           : encoder->sender ? codec_sender_begin(encoder->sender)
+                             : begin_stream(encoder);
+    poise_buf_putc(&encoder->head,
+                   CODEC_BEGINS | (encoder->sender ? CODEC_ENGINE : 0));
     poise_buf_varint(&encoder->head, CODEC_VERSION);
-    poise_buf_varint(&encoder->head, picture->width);
-    poise_buf_varint(&encoder->head, picture->height);
-    poise_buf_varint(&encoder->head, encoder->memory_bytes);
+    poise_buf_varint(&encoder->head, width);
+    poise_buf_varint(&encoder->head, height);
+    poise_buf_varint(&encoder->head, encoder->options.memory_bytes);
+    poise_buf_varint(&encoder->head, encoder->options.bits);
     return code;
 }
 
@@ -171,8 +219,9 @@ static int put_copies(struct poise_screen_encoder *encoder,
                       const struct poise_screen_picture *picture)
 {
     struct codec_copies *copies = &encoder->copies;
-    struct codec_scene scene = {&encoder->before, picture, &encoder->shown,
-                                &encoder->history, &encoder->rects};
+    struct codec_scene scene = {&encoder->before, picture,
+                                &encoder->shown,  &encoder->history,
+                                &encoder->rects,  encoder->options.without};
     uint64_t begun = cpu_ns();
     int code = codec_motion_find(encoder->motion, &scene, copies);
     poise_buf_varint(&encoder->body, copies->count);
@@ -216,7 +265,8 @@ static int put_pixels(struct poise_screen_encoder *encoder,
         const struct poise_screen_rect *rect = &encoder->rects.rects[i];
         code =
             codec_pixels_put(&encoder->pixels, picture, rect, &encoder->body);
-        if (code == 0 && codec_history_add(&encoder->history, picture, rect)) {
+        if (code == 0 && codec_history_add(&encoder->history, picture, rect) &&
+            !(encoder->options.without & POISE_SCREEN_WITHOUT_HISTORY)) {
             code = codec_motion_learn(encoder->motion, picture, rect,
                                       &encoder->history);
         }
@@ -230,7 +280,6 @@ static int put_pixels(struct poise_screen_encoder *encoder,
 /* The message, of which all is known. */
 static int pack(struct poise_screen_encoder *encoder, struct poise_buf *out)
 {
-    size_t was = out->len;
     uint64_t begun = cpu_ns();
     int code = poise_buf_append(out, encoder->head.data, encoder->head.len);
     code = code == 0 ? encoder->body.error : code;
@@ -240,7 +289,39 @@ static int pack(struct poise_screen_encoder *encoder, struct poise_buf *out)
     encoder->stats.compress_ns += cpu_ns() - begun;
     encoder->stats.updates++;
     encoder->stats.plain_bytes += encoder->body.len;
-    encoder->stats.sent_bytes += out->len - was;
+    return code;
+}
+
+/* By copies and pixels. */
+static int put_changes(struct poise_screen_encoder *encoder,
+                       const struct poise_screen_picture *picture,
+                       struct poise_buf *out)
+{
+    int code = put_copies(encoder, picture);
+    code = code == 0 ? put_pixels(encoder, picture) : code;
+    code = code == 0 ? pack(encoder, out) : code;
+    for (size_t i = 0; i < encoder->changed.count; i++) {
+        codec_picture_copy(&encoder->before, picture,
+                           &encoder->changed.rects[i]);
+    }
+    return code;
+}
+
+/* By the engine, as soon as the other end has answered. */
+static int put_pieces(struct poise_screen_encoder *encoder,
+                      const struct poise_screen_picture *picture,
+                      struct poise_buf *out)
+{
+    struct poise_screen_rect all = {0, 0, picture->width, picture->height};
+    struct codec_change change = {&encoder->shown, picture, &encoder->rects};
+    if (!codec_sender_is_ready(encoder->sender)) {
+        codec_picture_copy(&encoder->wanted, picture, &all);
+        return 0;
+    }
+    uint64_t begun = cpu_ns();
+    int code = codec_sender_put(encoder->sender, &change, &encoder->stats);
+    code = code == 0 ? codec_sender_output(encoder->sender, out) : code;
+    encoder->stats.segment_ns += cpu_ns() - begun;
     return code;
 }
 
@@ -250,6 +331,7 @@ int poise_screen_encode(struct poise_screen_encoder *encoder,
                         size_t rect_count, struct poise_buf *out)
 {
     struct poise_screen_rect all = {0, 0, picture->width, picture->height};
+    size_t was = out->len;
     bool anew = !encoder->begun || picture->width != encoder->shown.width ||
                 picture->height != encoder->shown.height;
     poise_buf_reset(&encoder->head);
@@ -259,20 +341,19 @@ int poise_screen_encode(struct poise_screen_encoder *encoder,
     if (!anew) {
         poise_buf_putc(&encoder->head, 0);
     }
-    if (code == 0 && (anew || !rects)) {
-        code = difference(encoder, picture, &all, 1);
-    } else if (code == 0) {
-        code = difference(encoder, picture, rects, rect_count);
+    if (code == 0 && anew && encoder->sender) {
+        poise_buf_append(out, encoder->head.data, encoder->head.len);
+        code = codec_sender_output(encoder->sender, out);
+    }
+    if (code == 0) {
+        code = anew || !rects ? difference(encoder, picture, &all, 1)
+                              : difference(encoder, picture, rects, rect_count);
     }
     if (code == 0 && (anew || encoder->rects.count > 0)) {
-        code = put_copies(encoder, picture);
-        code = code == 0 ? put_pixels(encoder, picture) : code;
-        code = code == 0 ? pack(encoder, out) : code;
-        for (size_t i = 0; i < encoder->changed.count; i++) {
-            codec_picture_copy(&encoder->before, picture,
-                               &encoder->changed.rects[i]);
-        }
+        code = encoder->sender ? put_pieces(encoder, picture, out)
+                               : put_changes(encoder, picture, out);
     }
+    encoder->stats.sent_bytes += out->len - was;
     encoder->begun = code == 0;
     return code;
 }
@@ -281,16 +362,35 @@ int poise_screen_encoder_reply(struct poise_screen_encoder *encoder,
                                const void *data, size_t len,
                                struct poise_buf *out)
 {
-    (void)data;
-    (void)out;
+    struct poise_screen_rect all = {0, 0, encoder->shown.width,
+                                    encoder->shown.height};
+    size_t was = out->len;
     encoder->stats.reply_bytes += len;
-    return len == 0 ? 0
-                    : poise_error_set(EBADMSG, "understand a reply", NULL,
-                                      "there is nothing to answer");
+    if (len == 0) {
+        return 0;
+    }
+    if (!encoder->sender || !encoder->begun) {
+        return poise_error_set(EBADMSG, "understand a reply", NULL,
+                               "there is nothing to answer");
+    }
+    bool first = !codec_sender_is_ready(encoder->sender);
+    int code = codec_sender_feed(encoder->sender, data, len);
+    if (code == 0 && first) {
+        code = difference(encoder, &encoder->wanted, &all, 1);
+        code = code == 0 ? put_pieces(encoder, &encoder->wanted, out) : code;
+    }
+    code = code == 0 ? codec_sender_output(encoder->sender, out) : code;
+    encoder->stats.sent_bytes += out->len - was;
+    encoder->begun = code == 0;
+    return code;
 }
 
 struct poise_screen_codec_stats
 poise_screen_encoder_stats(const struct poise_screen_encoder *encoder)
 {
-    return encoder->stats;
+    struct poise_screen_codec_stats stats = encoder->stats;
+    if (encoder->sender) {
+        codec_sender_count(encoder->sender, &stats);
+    }
+    return stats;
 }

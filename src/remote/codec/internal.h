@@ -10,15 +10,19 @@
 #define POISE_REMOTE_CODEC_INTERNAL_H
 
 #include <poise/codec.h>
+#include <poise/dedup.h>
+#include <poise/grid.h>
 
 #include <zstd.h>
 
 enum {
     CODEC_BEGINS = 1, /* of flags: size and history follow, all is forgotten */
+    CODEC_ENGINE = 2, /* the body is of the engine's */
     CODEC_VERSION = 1,
     CODEC_BLOCK = 16, /* pixels of a side: the grain of what changed */
     CODEC_MOST_PIXELS = 1 << 26, /* as those of a client */
     CODEC_MEMORY = 64 << 20,
+    CODEC_MEMORY_LEAST = 1 << 16,
     CODEC_LEVEL = 9,
     /* Pixels that the copies of a message, and that its rectangles may have
      * together, in pictures: more would be work without end. */
@@ -117,21 +121,6 @@ codec_history_patch(const struct codec_history *history, uint64_t number);
 bool codec_history_find(const struct codec_history *history, uint64_t at,
                         uint64_t *number);
 
-/* ---- window.c ------------------------------------------------------------ */
-
-enum {
-    CODEC_WINDOW_WIDE = 16, /* pixels: two or three letters, of a text */
-    CODEC_WINDOW_HIGH = 8,
-    CODEC_WINDOW_BITS = 6 /* one window in 64 is chosen */
-};
-/** Sums over rows of pixels: `row` enters, `gone` leaves, which may be NULL. */
-void codec_roll_down(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
-                     size_t count);
-/** Fingerprints of the windows that begin in a row, and which of them are
- * chosen: how many, by where they begin. */
-size_t codec_choose(uint32_t *fingerprints, const uint32_t *sums, size_t count,
-                    uint32_t *chosen);
-
 /* ---- motion.c ------------------------------------------------------------ */
 
 /** A rectangle that is also elsewhere. */
@@ -147,7 +136,8 @@ struct codec_copies {
 };
 /** What finds them: fingerprints of windows, chosen by their content. */
 struct codec_motion;
-int codec_motion_create(struct codec_motion **out);
+/** `bits` of fingerprints; 0: 32. */
+int codec_motion_create(unsigned bits, struct codec_motion **out);
 void codec_motion_destroy(struct codec_motion *motion);
 /** Forget where what was kept in the history. */
 void codec_motion_forget(struct codec_motion *motion);
@@ -157,6 +147,7 @@ struct codec_scene {
     struct poise_screen_picture *shown; /**< copies are done to it */
     const struct codec_history *history;
     const struct codec_rects *rects; /**< that differ */
+    unsigned without;                /**< POISE_SCREEN_WITHOUT_* */
 };
 int codec_motion_find(struct codec_motion *motion,
                       const struct codec_scene *scene,
@@ -186,6 +177,7 @@ struct codec_colours {
 /** How pixels of rectangles are written. */
 struct codec_pixels {
     struct codec_colours colours;
+    unsigned without; /**< POISE_SCREEN_WITHOUT_* */
     uint32_t *matrix; /**< owned scratch: pixels */
     uint8_t *flags;   /**< owned scratch: of rows and columns */
     size_t matrix_room, flags_room;
@@ -221,5 +213,54 @@ int codec_unpacker_begin(struct codec_unpacker *unpacker,
 /** What the whole part carries, at most `most` bytes: -EBADMSG. */
 int codec_unpacker_take(struct codec_unpacker *unpacker, const void *data,
                         size_t len, size_t most, struct poise_buf *out);
+
+/* ---- sender.c, receiver.c ------------------------------------------------ */
+
+/** Streams of the engine: pieces with a place; plain bytes. */
+enum { CODEC_GRID_STREAM = 1, CODEC_BYTE_STREAM = 2, CODEC_PIXEL_BYTES = 3 };
+
+/** A method of the engine, at the end that has the screen. */
+struct codec_sender;
+/** `grid` NULL: what changed is one stream of bytes, cut by gear. */
+int codec_sender_create(const struct poise_dedup_grid_options *grid,
+                        const struct poise_screen_codec_options *options,
+                        struct codec_sender **out);
+void codec_sender_destroy(struct codec_sender *sender);
+/** Nothing was sent yet. */
+int codec_sender_begin(struct codec_sender *sender);
+/** Whether the other end has answered: nothing can be sent before. */
+bool codec_sender_is_ready(const struct codec_sender *sender);
+/** What was sent, and is to be sent. */
+struct codec_change {
+    struct poise_screen_picture *shown; /**< becomes as `now` is */
+    const struct poise_screen_picture *now;
+    const struct codec_rects *rects; /**< that differ */
+};
+int codec_sender_put(struct codec_sender *sender,
+                     const struct codec_change *change,
+                     struct poise_screen_codec_stats *stats);
+int codec_sender_feed(struct codec_sender *sender, const void *data,
+                      size_t len);
+/** All that goes to the other end now, behind a byte of flags, if there is any.
+ */
+int codec_sender_output(struct codec_sender *sender, struct poise_buf *out);
+/** What became of the pixels. */
+void codec_sender_count(const struct codec_sender *sender,
+                        struct poise_screen_codec_stats *stats);
+
+/** The end that shows it: `picture` and `rects` are borrowed. */
+struct codec_receiver;
+int codec_receiver_create(uint64_t memory_bytes, unsigned bits, bool two_phase,
+                          struct poise_screen_picture *picture,
+                          struct codec_rects *rects,
+                          struct codec_receiver **out);
+void codec_receiver_destroy(struct codec_receiver *receiver);
+int codec_receiver_feed(struct codec_receiver *receiver, const void *data,
+                        size_t len, struct poise_buf *reply);
+/** Paint an update's piece; where a pixel was painted by a later update, it is
+ * left as it is. -EBADMSG. */
+int codec_receiver_paint(struct codec_receiver *receiver,
+                         const struct poise_dedup_piece *piece,
+                         uint64_t sequence);
 
 #endif

@@ -12,12 +12,14 @@
  */
 #include "internal.h"
 
+#include <poise/grid.h>
+
 #include <errno.h>
 #include <stdlib.h>
 
 enum {
-    WIDE = CODEC_WINDOW_WIDE,
-    HIGH = CODEC_WINDOW_HIGH,
+    WIDE = POISE_DEDUP_WINDOW_WIDE,
+    HIGH = POISE_DEDUP_WINDOW_HIGH,
     BEFORE_BITS = 15,
     KEPT_BITS = 18,
     COPIES_MOST = 4096,
@@ -58,6 +60,7 @@ struct codec_motion {
     struct before_slot *before;
     struct kept_slot *kept;
     uint32_t turn;
+    uint32_t mask;                  /* of fingerprints */
     uint32_t *sums, *line, *chosen; /* of a row */
     size_t line_room;
     struct windows windows;
@@ -67,12 +70,13 @@ struct codec_motion {
     size_t run_room;
 };
 
-int codec_motion_create(struct codec_motion **out)
+int codec_motion_create(unsigned bits, struct codec_motion **out)
 {
     struct codec_motion *motion = poise_alloc(1, sizeof *motion);
     if (!motion) {
         return -ENOMEM;
     }
+    motion->mask = bits == 0 || bits >= 32 ? UINT32_MAX : (1u << bits) - 1;
     motion->before =
         poise_alloc((size_t)1 << BEFORE_BITS, sizeof *motion->before);
     motion->kept = poise_alloc((size_t)1 << KEPT_BITS, sizeof *motion->kept);
@@ -172,8 +176,8 @@ static int choose_in_row(struct codec_motion *motion,
                          const struct poise_screen_picture *picture,
                          const struct poise_screen_rect *box, uint32_t y)
 {
-    size_t count =
-        codec_choose(motion->line, motion->sums, box->width, motion->chosen);
+    size_t count = poise_dedup_window_choose(motion->line, motion->sums,
+                                             box->width, motion->chosen);
     for (size_t i = 0; i < count; i++) {
         uint32_t x = motion->chosen[i];
         uint32_t hash = motion->line[x];
@@ -182,8 +186,8 @@ static int choose_in_row(struct codec_motion *motion,
             !is_marked(picture, box->x + x, y)) {
             continue;
         }
-        if (add_window(&motion->windows, (struct window){hash, box->x + x, y}) <
-            0) {
+        if (add_window(&motion->windows, (struct window){hash & motion->mask,
+                                                         box->x + x, y}) < 0) {
             return -ENOMEM;
         }
     }
@@ -205,10 +209,10 @@ static int choose(struct codec_motion *motion,
     }
     memset(motion->sums, 0, box->width * sizeof *motion->sums);
     for (uint32_t j = 0; j < box->height && code == 0; j++) {
-        codec_roll_down(motion->sums, codec_at(picture, box->x, box->y + j),
-                        j >= HIGH ? codec_at(picture, box->x, box->y + j - HIGH)
-                                  : NULL,
-                        box->width);
+        poise_dedup_window_roll(
+            motion->sums, codec_at(picture, box->x, box->y + j),
+            j >= HIGH ? codec_at(picture, box->x, box->y + j - HIGH) : NULL,
+            box->width);
         if (j + 1 >= HIGH && (j + 1 - HIGH) % step == 0) {
             code = choose_in_row(motion, picture, box, box->y + j + 1 - HIGH);
         }
@@ -587,11 +591,17 @@ int codec_motion_find(struct codec_motion *motion,
 {
     struct poise_screen_rect boxes[BOXES_MOST];
     size_t count = find_boxes(scene->rects, boxes);
-    int code = make_room(motion, 0, scene->now->height);
+    const unsigned neither =
+        POISE_SCREEN_WITHOUT_COPIES | POISE_SCREEN_WITHOUT_HISTORY;
     out->count = 0;
+    if ((scene->without & neither) == neither) {
+        return 0;
+    }
+    int code = make_room(motion, 0, scene->now->height);
     motion->hit_count = 0;
     motion->turn++;
-    for (size_t i = 0; i < count && code == 0; i++) {
+    bool copies = !(scene->without & POISE_SCREEN_WITHOUT_COPIES);
+    for (size_t i = 0; i < count && code == 0 && copies; i++) {
         code = choose(motion, scene->before, &boxes[i], 1);
         learn_before(motion);
     }

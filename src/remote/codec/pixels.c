@@ -289,20 +289,21 @@ static void mark(const struct poise_screen_picture *picture,
 }
 
 /* Leave out what is repeated, where that is enough to be said; the form. */
-static int reduce(const struct poise_screen_picture *picture,
+static int reduce(unsigned without, const struct poise_screen_picture *picture,
                   const struct poise_screen_rect *rect, struct reduced *out,
                   uint32_t *matrix)
 {
     enum { ENOUGH = 8 }; /* one in so many */
     int form = 0;
     mark(picture, rect, out);
-    if (rect->height - out->height > rect->height / ENOUGH) {
+    bool may = !(without & POISE_SCREEN_WITHOUT_REPEATS);
+    if (may && rect->height - out->height > rect->height / ENOUGH) {
         form |= ROWS;
     } else {
         memset(out->rows, 1, rect->height);
         out->height = rect->height;
     }
-    if (rect->width - out->width > rect->width / ENOUGH) {
+    if (may && rect->width - out->width > rect->width / ENOUGH) {
         form |= COLUMNS;
     } else {
         memset(out->columns, 1, rect->width);
@@ -473,11 +474,13 @@ static enum predictor choose_predictor(const uint32_t *matrix, uint32_t width,
 }
 
 /* The form's part. The matrix is changed. */
-static int put_planes(uint32_t *matrix, uint32_t width, uint32_t height,
-                      struct poise_buf *out)
+static int put_planes(unsigned without, uint32_t *matrix, uint32_t width,
+                      uint32_t height, struct poise_buf *out)
 {
     size_t area = (size_t)width * height;
-    enum predictor how = choose_predictor(matrix, width, height);
+    enum predictor how = without & POISE_SCREEN_WITHOUT_PREDICTION
+                             ? AS_IT_IS
+                             : choose_predictor(matrix, width, height);
     if (how != AS_IT_IS) {
         for (size_t i = 0; i < area; i++) {
             matrix[i] = apart(matrix[i]);
@@ -530,7 +533,7 @@ static int put_matrix(struct codec_pixels *pixels, const struct lookup *lookup,
 {
     struct reduced reduced = {.rows = pixels->flags,
                               .columns = pixels->flags + rect->height};
-    int form = reduce(picture, rect, &reduced, pixels->matrix);
+    int form = reduce(pixels->without, picture, rect, &reduced, pixels->matrix);
     if (form & ROWS) {
         put_bits(reduced.rows, rect->height, out);
     }
@@ -539,7 +542,8 @@ static int put_matrix(struct codec_pixels *pixels, const struct lookup *lookup,
     }
     if (!lookup) {
         return form | PLANES |
-               put_planes(pixels->matrix, reduced.width, reduced.height, out);
+               put_planes(pixels->without, pixels->matrix, reduced.width,
+                          reduced.height, out);
     }
     size_t area = (size_t)reduced.width * reduced.height;
     uint8_t *to = (uint8_t *)poise_buf_reserve(out, area);
@@ -568,7 +572,8 @@ static bool is_text(struct codec_pixels *pixels, const struct lookup *lookup,
 {
     struct poise_screen_rect part = *rect;
     uint32_t rows = TRIAL_PIXELS / rect->width + 1;
-    if (rect->width < 2 || rect->height < STRIP_LEAST) {
+    if (rect->width < 2 || rect->height < STRIP_LEAST ||
+        pixels->without & POISE_SCREEN_WITHOUT_STRIPS) {
         return false;
     }
     if (part.height > rows) {

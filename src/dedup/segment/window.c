@@ -1,5 +1,5 @@
 /*
- * Fingerprints of all windows of pixels of a row: polynomials modulo 2^32,
+ * Fingerprints of all windows of a row: polynomials modulo 2^32,
  * after Karp and Rabin, down by rolling and across by doubling: a sum over n
  * columns, and the one n columns further on, make one over 2 n. Eight at a time
  * where the processor can.
@@ -7,6 +7,10 @@
  * Source: thesis 8.5.3.7.
  */
 #include "internal.h"
+
+#include <poise/grid.h>
+
+#include <string.h>
 
 /* Odd multipliers: of the golden ratio, and primes of xxHash. */
 #define ACROSS 0x9e3779b1u
@@ -23,7 +27,7 @@ typedef uint32_t lanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
         lanes_;                                                                \
     }))
 
-static inline uint32_t power(uint32_t base, unsigned exponent)
+static inline uint32_t window_power(uint32_t base, unsigned exponent)
 {
     uint32_t result = 1;
     while (exponent-- > 0) {
@@ -34,10 +38,10 @@ static inline uint32_t power(uint32_t base, unsigned exponent)
 
 /* The same code with and without AVX2. */
 static inline __attribute__((always_inline)) void
-roll_down(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
-          size_t count)
+window_roll_down(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
+                 size_t count)
 {
-    const uint32_t last = power(DOWN, CODEC_WINDOW_HIGH);
+    const uint32_t last = window_power(DOWN, POISE_DEDUP_WINDOW_HIGH);
     size_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         lanes sum = LOAD(sums + i) * DOWN + LOAD(row + i);
@@ -52,8 +56,8 @@ roll_down(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
 }
 
 static inline __attribute__((always_inline)) void
-sum_across(uint32_t *line, const uint32_t *from, size_t count, unsigned n,
-           uint32_t shift, uint32_t mix)
+window_sum_across(uint32_t *line, const uint32_t *from, size_t count,
+                  unsigned n, uint32_t shift, uint32_t mix)
 {
     size_t i = 0;
     for (; i + LANES + n <= count; i += LANES) {
@@ -66,14 +70,15 @@ sum_across(uint32_t *line, const uint32_t *from, size_t count, unsigned n,
 }
 
 static inline __attribute__((always_inline)) size_t
-choose(uint32_t *line, const uint32_t *sums, size_t count, uint32_t *chosen)
+window_choose(uint32_t *line, const uint32_t *sums, size_t count,
+              uint32_t *chosen)
 {
-    const unsigned shift = 32 - CODEC_WINDOW_BITS;
-    size_t found = 0, end = count - CODEC_WINDOW_WIDE + 1, i = 0;
-    sum_across(line, sums, count, 1, ACROSS, 1);
-    sum_across(line, line, count - 1, 2, power(ACROSS, 2), 1);
-    sum_across(line, line, count - 3, 4, power(ACROSS, 4), 1);
-    sum_across(line, line, count - 7, 8, power(ACROSS, 8), MIX);
+    const unsigned shift = 32 - POISE_DEDUP_WINDOW_BITS;
+    size_t found = 0, end = count - POISE_DEDUP_WINDOW_WIDE + 1, i = 0;
+    window_sum_across(line, sums, count, 1, ACROSS, 1);
+    window_sum_across(line, line, count - 1, 2, window_power(ACROSS, 2), 1);
+    window_sum_across(line, line, count - 3, 4, window_power(ACROSS, 4), 1);
+    window_sum_across(line, line, count - 7, 8, window_power(ACROSS, 8), MIX);
     for (; i + LANES <= end; i += LANES) {
         lanes is = (lanes)(LOAD(line + i) >> shift == 0);
         uint64_t any[LANES / 2];
@@ -94,43 +99,41 @@ choose(uint32_t *line, const uint32_t *sums, size_t count, uint32_t *chosen)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void roll_down_avx2(uint32_t *sums,
-                                                           const uint32_t *row,
-                                                           const uint32_t *gone,
-                                                           size_t count)
+__attribute__((target("avx2"))) static void
+window_roll_down_avx2(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
+                      size_t count)
 {
-    roll_down(sums, row, gone, count);
+    window_roll_down(sums, row, gone, count);
 }
-__attribute__((target("avx2"))) static size_t choose_avx2(uint32_t *line,
-                                                          const uint32_t *sums,
-                                                          size_t count,
-                                                          uint32_t *chosen)
+__attribute__((target("avx2"))) static size_t
+window_choose_avx2(uint32_t *line, const uint32_t *sums, size_t count,
+                   uint32_t *chosen)
 {
-    return choose(line, sums, count, chosen);
+    return window_choose(line, sums, count, chosen);
 }
 #define HAS_AVX2 __builtin_cpu_supports("avx2")
 #else
-#define roll_down_avx2 roll_down
-#define choose_avx2 choose
+#define window_roll_down_avx2 window_roll_down
+#define window_choose_avx2 window_choose
 #define HAS_AVX2 0
 #endif
 
-void codec_roll_down(uint32_t *sums, const uint32_t *row, const uint32_t *gone,
-                     size_t count)
+void poise_dedup_window_roll(uint32_t *sums, const uint32_t *row,
+                             const uint32_t *gone, size_t count)
 {
     if (HAS_AVX2) {
-        roll_down_avx2(sums, row, gone, count);
+        window_roll_down_avx2(sums, row, gone, count);
     } else {
-        roll_down(sums, row, gone, count);
+        window_roll_down(sums, row, gone, count);
     }
 }
 
-size_t codec_choose(uint32_t *fingerprints, const uint32_t *sums, size_t count,
-                    uint32_t *chosen)
+size_t poise_dedup_window_choose(uint32_t *fingerprints, const uint32_t *sums,
+                                 size_t count, uint32_t *chosen)
 {
-    if (count < CODEC_WINDOW_WIDE) {
+    if (count < POISE_DEDUP_WINDOW_WIDE) {
         return 0;
     }
-    return HAS_AVX2 ? choose_avx2(fingerprints, sums, count, chosen)
-                    : choose(fingerprints, sums, count, chosen);
+    return HAS_AVX2 ? window_choose_avx2(fingerprints, sums, count, chosen)
+                    : window_choose(fingerprints, sums, count, chosen);
 }

@@ -51,11 +51,13 @@ struct poise_dedup_grid_options {
                          have */
     uint32_t similar; /**< so many rows that are the same are not chosen from;
                            0: 8, the paper's; 1: no row is similar */
+    bool edges;       /**< choose only lines that differ from the one before;
+                           instead of `similar` */
     bool still;       /**< do not look whether things move sideways */
 };
 
-/** "NAME[,width=N][,bits=N][,min=N][,max=N][,similar=N][,still]": as many
- * options as are named. -EINVAL; nothing is changed then. */
+/** "NAME[,width=N][,bits=N][,min=N][,max=N][,similar=N][,edges][,still]": as
+ * many options as are named. -EINVAL; nothing is changed then. */
 POISE_API int poise_dedup_grid_parse(const char *text,
                                      struct poise_dedup_grid_options *options);
 

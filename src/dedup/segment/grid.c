@@ -32,6 +32,10 @@ static int parse_option(const char *word, struct poise_dedup_grid_options *out)
         out->still = true;
         return 0;
     }
+    if (strcmp(word, "edges") == 0) {
+        out->edges = true;
+        return 0;
+    }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         size_t len = strlen(numbers[i].name);
         if (strncmp(word, numbers[i].name, len) == 0) {
@@ -41,8 +45,8 @@ static int parse_option(const char *word, struct poise_dedup_grid_options *out)
             return code;
         }
     }
-    return wrong(word, "its options are width=, bits=, min=, max=, similar= "
-                       "and still");
+    return wrong(word, "its options are width=, bits=, min=, max=, similar=, "
+                       "edges and still");
 }
 
 int poise_dedup_grid_parse(const char *text,
@@ -184,42 +188,50 @@ static int by_value(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The fingerprints of one line in eight, by content: enough to see how many
- * come again, few enough to be cheap. */
+/* The fingerprints of all lines, and, sorted, of one in eight of those that are
+ * not where they were: chosen by content, enough to see how many come from
+ * elsewhere, few enough to be cheap. */
 static int gather(struct poise_dedup_grid_cutter *cutter, uint32_t down,
+                  const struct dedup_grid_lines *before,
                   struct dedup_grid_lines *out)
 {
     enum { CHOOSE = 7 };
-    out->count = 0;
-    if (down > out->room) {
+    if (2 * (size_t)down > out->room) {
         free(out->prints);
         out->room = 0;
-        out->prints = poise_alloc(down, sizeof *out->prints);
+        out->prints = poise_alloc(2 * (size_t)down, sizeof *out->prints);
         if (!out->prints) {
             return -ENOMEM;
         }
-        out->room = down;
+        out->room = 2 * (size_t)down;
     }
+    memcpy(out->prints, cutter->prints, down * sizeof *out->prints);
+    out->down = down;
+    out->count = 0;
     for (uint32_t i = 0; i < down; i++) {
-        if ((cutter->prints[i] & CHOOSE) == 0) {
-            out->prints[out->count++] = cutter->prints[i];
+        uint64_t print = cutter->prints[i];
+        bool stays = i < before->down && before->prints[i] == print;
+        if (!stays && (print & CHOOSE) == 0) {
+            out->prints[down + out->count++] = print;
         }
     }
-    qsort(out->prints, out->count, sizeof *out->prints, by_value);
+    qsort(out->prints + down, out->count, sizeof *out->prints, by_value);
     return 0;
 }
 
-/* The share of the lines that were there before. */
-static double share(const struct dedup_grid_lines *now,
-                    const struct dedup_grid_lines *before)
+/* How many of the lines that are not where they were were elsewhere. */
+static size_t moved(const struct dedup_grid_lines *now,
+                    struct dedup_grid_lines *before)
 {
-    size_t same = 0;
+    size_t found = 0;
+    qsort(before->prints, before->down, sizeof *before->prints, by_value);
     for (size_t i = 0; i < now->count; i++) {
-        same += before->count > 0 &&
-                bsearch(&now->prints[i], before->prints, before->count,
-                        sizeof *before->prints, by_value) != NULL;
+        found +=
+            before->down > 0 &&
+            bsearch(&now->prints[now->down + i], before->prints, before->down,
+                    sizeof *before->prints, by_value) != NULL;
     }
-    return now->count > 0 ? (double)same / (double)now->count : 0;
+    return found;
 }
 
 int dedup_grid_moved(struct poise_dedup_grid_cutter *cutter,
@@ -230,16 +242,19 @@ int dedup_grid_moved(struct poise_dedup_grid_cutter *cutter,
         {0, 0, grid->height, grid->width, true}};
     double shares[2];
     for (int i = 0; i < 2; i++) {
+        struct dedup_grid_lines *now = &cutter->now[i],
+                                *before = &cutter->before[i];
         int code = dedup_grid_print(cutter, grid, &strips[i]);
-        code =
-            code == 0 ? gather(cutter, strips[i].down, &cutter->now[i]) : code;
+        code = code == 0 ? gather(cutter, strips[i].down, before, now) : code;
         if (code < 0) {
             return code;
         }
-        shares[i] = share(&cutter->now[i], &cutter->before[i]);
-        struct dedup_grid_lines old = cutter->before[i];
-        cutter->before[i] = cutter->now[i];
-        cutter->now[i] = old;
+        shares[i] = now->count > 0
+                        ? (double)moved(now, before) / (double)now->count
+                        : 0;
+        struct dedup_grid_lines old = *before;
+        *before = *now;
+        *now = old;
     }
     /* What moves sideways changes most rows, and few columns. */
     *sideways = shares[1] > shares[0];

@@ -72,7 +72,9 @@ uint32_t dedup_grid_next(const struct poise_dedup_grid_cutter *cutter,
     uint32_t first = down - from < o->min ? down : from + o->min;
     for (uint32_t i = first; i < end;) {
         uint32_t run = run_length(cutter->prints, i, down);
-        bool similar = o->similar > 1 && run >= o->similar;
+        bool similar = o->edges
+                           ? i > 0 && cutter->prints[i] == cutter->prints[i - 1]
+                           : o->similar > 1 && run >= o->similar;
         if (!similar && cutter->prints[i] >> (64 - o->bits) == 0) {
             return i;
         }

@@ -6,10 +6,11 @@
 
 #include <poise/grid.h>
 
-/** Fingerprints of chosen rows, or columns, sorted. */
+/** Fingerprints of all rows, or columns, and behind them of those that were
+ * chosen, sorted. */
 struct dedup_grid_lines {
     uint64_t *prints; /**< owned */
-    size_t count, room;
+    size_t down, count, room;
 };
 
 struct poise_dedup_grid_cutter {

@@ -140,6 +140,80 @@ POISE_API int poise_screen_decode(struct poise_screen_decoder *decoder,
                                   struct poise_screen_decoded *out,
                                   struct poise_buf *reply);
 
+/* ---- pieces -------------------------------------------------------------- */
+
+/** How a part of the last message's picture was sent. */
+enum poise_screen_piece_kind {
+    POISE_SCREEN_COPIED,   /**< as being elsewhere on the screen before */
+    POISE_SCREEN_RECALLED, /**< as having been shown before */
+    POISE_SCREEN_CODED,    /**< as pixels */
+    POISE_SCREEN_SEGMENT,  /**< as a segment of the engine's, if it changed */
+};
+struct poise_screen_piece {
+    struct poise_screen_rect rect;
+    enum poise_screen_piece_kind kind;
+};
+/** Those of the last picture that was encoded: what changed of it, or, by
+ * methods that cut grids, all. Borrowed until the encoder's next call. */
+POISE_API int
+poise_screen_encoder_pieces(struct poise_screen_encoder *encoder,
+                            const struct poise_screen_piece **pieces,
+                            size_t *count);
+
+/* ---- what a method comes to ---------------------------------------------- */
+
+/** An encoder and a decoder side by side, through which a session goes. */
+struct poise_screen_trial;
+POISE_API int
+poise_screen_trial_create(const struct poise_screen_codec_options *options,
+                          struct poise_screen_trial **out);
+/** NULL is allowed. */
+POISE_API void poise_screen_trial_destroy(struct poise_screen_trial *trial);
+/** Send a step, after which the screen shows `picture`, and compare what the
+ * decoder shows: -EILSEQ if a pixel of it is wrong. */
+POISE_API int poise_screen_trial_add(struct poise_screen_trial *trial,
+                                     const struct poise_screen_picture *picture,
+                                     const struct poise_screen_step *step);
+
+/** What became of one step. */
+struct poise_screen_trial_step {
+    uint64_t at_us;
+    uint64_t pixels; /**< of its rectangles */
+    uint64_t bytes, reply_bytes;
+    uint32_t rounds; /**< answers that had to come before it was complete */
+    uint64_t encode_ns, decode_ns; /**< processor time */
+};
+struct poise_screen_trial_result {
+    struct poise_screen_codec_stats stats;
+    const struct poise_screen_trial_step *steps; /**< borrowed */
+    size_t count;
+    /** Segments by their height, those of methods that cut grids: element i
+     * counts those of 2^i rows or more, below 2^(i + 1). */
+    uint64_t heights[16];
+};
+POISE_API struct poise_screen_trial_result
+poise_screen_trial_result(const struct poise_screen_trial *trial);
+/** The pieces of the last step. */
+POISE_API int
+poise_screen_trial_pieces(struct poise_screen_trial *trial,
+                          const struct poise_screen_piece **pieces,
+                          size_t *count);
+
+/** A link, as a model: bytes leave one after the other at `bytes_per_s`, and
+ * arrive `delay_us` later. */
+struct poise_screen_link {
+    uint64_t delay_us, bytes_per_s;
+};
+/** When each step is complete at the other end, from when it came: in
+ * microseconds, `count` of them, encoding and decoding included. Each waits
+ * until those before it are sent. Source: thesis formula 1 of 7.5, with a
+ * queue.
+ */
+POISE_API void
+poise_screen_link_model(const struct poise_screen_link *link,
+                        const struct poise_screen_trial_step *steps,
+                        size_t count, uint64_t *out_us);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,19 +1,77 @@
-/* poise vnc replay: what is in a recorded session, and what it costs to send.
- */
-#include "cli/common/common.h"
-
-#include <poise/screen.h>
+/* poise vnc replay: what is in a recorded session, and what it costs to send,
+ * by which method. */
+#include "replay.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 
 struct values {
     struct cli_common common;
-    const char *picture;
+    const char *picture, *boundaries, *report;
+    struct poise_strings methods, ablations, delays;
+    uint64_t memory;
+    int64_t level, bits;
+    bool copies, history, strips, repeats, prediction; /* of auto */
     bool json;
 };
 
+/* Each is a bit of what is left out. */
+static const struct {
+    const char *key;
+    size_t offset;
+    unsigned bit;
+} parts[] = {
+    {"copies", offsetof(struct values, copies), POISE_SCREEN_WITHOUT_COPIES},
+    {"history", offsetof(struct values, history), POISE_SCREEN_WITHOUT_HISTORY},
+    {"strips", offsetof(struct values, strips), POISE_SCREEN_WITHOUT_STRIPS},
+    {"repeats", offsetof(struct values, repeats), POISE_SCREEN_WITHOUT_REPEATS},
+    {"prediction", offsetof(struct values, prediction),
+     POISE_SCREEN_WITHOUT_PREDICTION},
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+#define PART(member, text)                                                     \
+    {                                                                          \
+        POISE_OPTION_FLAG, .name = #member, .help = text,                      \
+                           .offset = offsetof(struct values, member)           \
+    }
+static const struct poise_option ablations[] = {
+    PART(copies, "find what is elsewhere on the screen"),
+    PART(history, "find what was shown before"),
+    PART(strips, "write text column by column"),
+    PART(repeats, "leave out rows and columns that are repeated"),
+    PART(prediction, "predict pixels of photographs from their neighbours"),
+    {POISE_OPTION_END},
+};
+
 static const struct poise_option options[] = {
+    {POISE_OPTION_LIST, .name = "method", .arg = "NAME",
+     .help = "send it by this method, NAME[,OPTION...], and compare every "
+             "picture with what "
+             "arrives; can be repeated; 'all': each of them (default: auto)",
+     .offset = offsetof(struct values, methods)},
+    CLI_ABLATION_OPTION(struct values, ablations),
+    {POISE_OPTION_LIST, .name = "delay", .arg = "TIME[,RATE]",
+     .help = "say when updates would be complete over a link: its one-way "
+             "latency, and bytes per second; can be repeated",
+     .offset = offsetof(struct values, delays)},
+    {POISE_OPTION_INT, .name = "level", .arg = "N",
+     .help = "compress at this level of Zstandard (default: 9)",
+     .offset = offsetof(struct values, level), .min = 1, .max = 19},
+    {POISE_OPTION_INT, .name = "bits", .arg = "N",
+     .help = "width of the short fingerprints (default: 40; auto: 32)",
+     .offset = offsetof(struct values, bits), .min = 8, .max = 64},
+    {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
+     .help = "of history at each end (default: 64M)",
+     .offset = offsetof(struct values, memory)},
+    {POISE_OPTION_STRING, .name = "boundaries", .arg = "FILE",
+     .help = "write the last picture there, as PPM, with the pieces in which "
+             "the first method sent it: copied green, recalled blue, new red, "
+             "segments of the engine yellow",
+     .offset = offsetof(struct values, boundaries)},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "write a page of plots and tables there, as HTML",
+     .offset = offsetof(struct values, report)},
     {POISE_OPTION_STRING, .name = "picture", .arg = "FILE",
      .help = "write the last picture there, as PPM; '-' is standard output",
      .offset = offsetof(struct values, picture)},
@@ -26,50 +84,127 @@ static const struct poise_option options[] = {
 const struct poise_command cli_vnc_replay_command = {
     .name = "vnc replay",
     .operands = "FILE",
-    .summary = "say what a recorded session of a screen holds and costs",
+    .summary = "compare ways to send a recorded session of a screen",
     .description =
         "Reads a session that poise vnc record wrote, checks that its last "
         "picture is the one that was recorded, and prints its size and what "
-        "its updates cost: as the server sent them, as plain pixels, and by "
-        "zstd (level 3, a window of 128 MiB, one stream for the session, "
-        "flushed after each update) over the pixels of each update and over "
-        "the whole picture after each. Milliseconds are processor time for "
-        "each update.",
+        "its updates cost: as the server sent them, as plain pixels, by zstd "
+        "(level 3, a window of 128 MiB, one stream for the session, flushed "
+        "after each update) over the pixels of each update and over the whole "
+        "picture after each, and by Poise's methods, of which every picture is "
+        "compared with what arrives.\n\n"
+        "Milliseconds are processor time for each update, where it went, and "
+        "the value that 95 % of the updates stay below. With --delay the table "
+        "says when updates would have been complete, from when they came, if "
+        "those before them had to be sent first.",
     .options = options,
     .examples = "poise vnc replay session.screen\tthe table\n"
-                "poise vnc replay --picture last.ppm session.screen\tand the "
-                "last picture\n",
-    .exits = "0\tdone\n1\tthe session cannot be read, is cut off or damaged\n"
-             "2\twrong use\n",
+                "poise vnc replay --method all --delay 60ms,200KB "
+                "session.screen\tall methods, over 1.6 Mbit/s\n"
+                "poise vnc replay --method columns,width=16,min=4 "
+                "session.screen\twith the paper's parameters\n"
+                "poise vnc replay --ablation copies=no --ablation history=no "
+                "session.screen\twhat they are worth\n",
+    .exits = "0\tdone\n1\tthe session cannot be read, is cut off or damaged, "
+             "or another picture arrived\n2\twrong use\n",
 };
 
-/* What was found. */
-struct found {
-    struct poise_screen_costs costs;
-    uint64_t end_us, hash;
-    uint32_t width, height;
-};
+/* ---- what is asked for --------------------------------------------------- */
 
-static int save_picture(const struct poise_screen_picture *picture,
-                        const char *path)
+static int add_method(struct replay_found *found, const struct values *values,
+                      const char *name, const char *part, unsigned without)
 {
-    struct poise_buf out = {0};
-    size_t count = (size_t)picture->width * picture->height;
-    poise_buf_printf(&out, "P6\n%u %u\n255\n", picture->width, picture->height);
-    uint8_t *at = (uint8_t *)poise_buf_reserve(&out, count * 3);
-    for (size_t i = 0; at && i < count; i++) {
-        at[3 * i] = (uint8_t)(picture->pixels[i] >> 16);
-        at[3 * i + 1] = (uint8_t)(picture->pixels[i] >> 8);
-        at[3 * i + 2] = (uint8_t)picture->pixels[i];
+    struct poise_screen_codec_options how = {
+        .method = name,
+        .memory_bytes = values->memory,
+        .level = (int)values->level,
+        .bits = (unsigned)values->bits,
+        .without = without,
+    };
+    struct replay_method *more =
+        poise_realloc(found->methods, found->method_count + 1, sizeof *more);
+    if (!more) {
+        return -ENOMEM;
     }
-    out.len += at ? count * 3 : 0;
-    int code = poise_file_save(path, &out);
-    poise_buf_free(&out);
+    found->methods = more;
+    struct replay_method *method = &more[found->method_count++];
+    *method = (struct replay_method){.trial = NULL};
+    poise_buf_printf(&method->label, "%s%s%s", name, part ? ", no " : "",
+                     part ? part : "");
+    return poise_screen_trial_create(&how, &method->trial);
+}
+
+static int add_methods(struct replay_found *found, const struct values *values)
+{
+    int code = 0;
+    size_t count = values->methods.count;
+    for (size_t i = 0; i < count && code == 0; i++) {
+        const char *name = values->methods.items[i];
+        if (strcmp(name, "all") != 0) {
+            code = add_method(found, values, name, NULL, 0);
+            continue;
+        }
+        for (const struct poise_screen_method *m = poise_screen_methods();
+             m->name && code == 0; m++) {
+            code = add_method(found, values, m->name, NULL, 0);
+        }
+    }
+    if (count == 0) {
+        code = add_method(found, values, "auto", NULL, 0);
+    }
+    for (size_t i = 0; i < PARTS && code == 0; i++) {
+        const bool *is_on = (const bool *)(const void *)((const char *)values +
+                                                         parts[i].offset);
+        if (!*is_on) {
+            code =
+                add_method(found, values, "auto", parts[i].key, parts[i].bit);
+        }
+    }
     return code;
 }
 
+static int add_links(struct replay_found *found, const struct values *values)
+{
+    int code = 0;
+    found->links = poise_alloc(values->delays.count + 1, sizeof *found->links);
+    for (size_t i = 0; found->links && i < values->delays.count && code == 0;
+         i++) {
+        struct replay_link *link = &found->links[found->link_count++];
+        char latency[32];
+        uint64_t ns = 0;
+        link->text = values->delays.items[i];
+        size_t len = strcspn(link->text, ",");
+        if (len >= sizeof latency) {
+            return poise_error_set(EINVAL, "use a delay of", link->text,
+                                   "not a time");
+        }
+        memcpy(latency, link->text, len);
+        latency[len] = '\0';
+        code = poise_parse_duration(latency, &ns);
+        link->link.delay_us = ns / 1000;
+        if (code == 0 && link->text[len] == ',') {
+            code = poise_parse_bytes(link->text + len + 1,
+                                     &link->link.bytes_per_s);
+        }
+    }
+    return found->links ? code : -ENOMEM;
+}
+
+static void free_found(struct replay_found *found)
+{
+    for (size_t i = 0; i < found->method_count; i++) {
+        poise_buf_free(&found->methods[i].label);
+        poise_screen_trial_destroy(found->methods[i].trial);
+    }
+    free(found->methods);
+    free(found->links);
+}
+
+/* ---- the run ------------------------------------------------------------- */
+
 static int read_all(struct poise_screen_reader *reader,
-                    struct poise_screen_meter *meter, struct found *found)
+                    struct poise_screen_meter *meter,
+                    struct replay_found *found)
 {
     const struct poise_screen_picture *picture =
         poise_screen_reader_picture(reader);
@@ -78,6 +213,17 @@ static int read_all(struct poise_screen_reader *reader,
     while ((code = poise_screen_reader_next(reader, &step)) > 0 &&
            (code = poise_screen_meter_add(meter, picture, &step)) == 0) {
         found->end_us = step.at_us;
+        for (size_t i = 0; i < found->method_count && code == 0; i++) {
+            code =
+                poise_screen_trial_add(found->methods[i].trial, picture, &step);
+        }
+        if (code < 0) {
+            break;
+        }
+    }
+    for (size_t i = 0; i < found->method_count; i++) {
+        found->methods[i].result =
+            poise_screen_trial_result(found->methods[i].trial);
     }
     found->costs = poise_screen_meter_costs(meter);
     found->width = picture->width;
@@ -86,118 +232,97 @@ static int read_all(struct poise_screen_reader *reader,
     return code;
 }
 
-/* ---- what is said -------------------------------------------------------- */
-
-static void row(struct poise_buf *out, const char *what, uint64_t bytes,
-                const struct found *found, const uint64_t *ns)
+static int save_all(const struct poise_screen_picture *picture,
+                    const struct values *values, const char *path,
+                    const struct replay_found *found)
 {
-    const struct poise_screen_costs *costs = &found->costs;
-    size_t at = out->len;
-    poise_buf_printf(out, "%-24s", what);
-    poise_human_bytes(out, bytes);
-    while (out->len - at < 36) {
-        poise_buf_putc(out, ' ');
+    const struct poise_screen_piece *pieces = NULL;
+    size_t count = 0;
+    int code = values->picture
+                   ? replay_save_picture(picture, NULL, 0, values->picture)
+                   : 0;
+    if (code == 0 && values->boundaries) {
+        code =
+            poise_screen_trial_pieces(found->methods[0].trial, &pieces, &count);
+        code = code == 0 ? replay_save_picture(picture, pieces, count,
+                                               values->boundaries)
+                         : code;
     }
-    poise_buf_printf(out, "%8.1f",
-                     bytes ? (double)costs->raw / (double)bytes : 0.0);
-    if (ns && costs->steps) {
-        poise_buf_printf(out, "%10.2f",
-                         (double)*ns / 1e6 / (double)costs->steps);
-    }
-    poise_buf_putc(out, '\n');
-}
-
-static void print_text(const struct found *found, struct poise_buf *out)
-{
-    const struct poise_screen_costs *costs = &found->costs;
-    poise_buf_printf(
-        out, "%u x %u pixels, %llu updates of %llu rectangles in %.1f s\n",
-        found->width, found->height, (unsigned long long)costs->steps,
-        (unsigned long long)costs->rects, (double)found->end_us / 1e6);
-    poise_human_count(out, costs->pixels);
-    poise_buf_puts(out, " pixels, of which ");
-    poise_human_count(out, costs->changed);
-    poise_buf_puts(out, " changed\n\nsent                    bytes       "
-                        "of plain        ms\n");
-    row(out, "plain pixels", costs->raw, found, NULL);
-    row(out, "by the server", costs->server, found, NULL);
-    row(out, "zstd of updates", costs->zstd, found, &costs->zstd_ns);
-    row(out, "zstd of pictures", costs->frames, found, &costs->frames_ns);
-}
-
-static void print_json(const struct found *found, struct poise_buf *out)
-{
-    const struct poise_screen_costs *costs = &found->costs;
-    struct poise_json json = poise_json_to(out, false);
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)found->hash);
-    poise_json_object(&json, NULL);
-    poise_json_u64(&json, "width", found->width);
-    poise_json_u64(&json, "height", found->height);
-    poise_json_u64(&json, "updates", costs->steps);
-    poise_json_u64(&json, "rectangles", costs->rects);
-    poise_json_u64(&json, "us", found->end_us);
-    poise_json_u64(&json, "pixels", costs->pixels);
-    poise_json_u64(&json, "changed_pixels", costs->changed);
-    poise_json_u64(&json, "raw_bytes", costs->raw);
-    poise_json_u64(&json, "server_bytes", costs->server);
-    poise_json_u64(&json, "zstd_bytes", costs->zstd);
-    poise_json_u64(&json, "zstd_ns", costs->zstd_ns);
-    poise_json_u64(&json, "frames_bytes", costs->frames);
-    poise_json_u64(&json, "frames_ns", costs->frames_ns);
-    poise_json_string(&json, "hash", hash);
-    poise_json_end_object(&json);
-    poise_buf_putc(out, '\n');
+    return code == 0 && values->report
+               ? replay_save_page(found, path, values->report)
+               : code;
 }
 
 static int replay(const char *path, const struct values *values,
-                  struct found *found)
+                  struct replay_found *found)
 {
     struct poise_screen_reader *reader = NULL;
     struct poise_screen_meter *meter = NULL;
     int code = poise_screen_reader_open(path, &reader);
     code = code == 0 ? poise_screen_meter_create(&meter) : code;
     code = code == 0 ? read_all(reader, meter, found) : code;
-    if (code == 0 && values->picture) {
-        code =
-            save_picture(poise_screen_reader_picture(reader), values->picture);
-    }
+    code = code == 0 ? save_all(poise_screen_reader_picture(reader), values,
+                                path, found)
+                     : code;
     poise_screen_meter_destroy(meter);
     poise_screen_reader_close(reader);
     return code;
 }
 
+static int run(const char *path, const struct values *values)
+{
+    const char *name = cli_vnc_replay_command.name;
+    struct replay_found found = {0};
+    struct poise_buf out = {0};
+    int end;
+    if (add_methods(&found, values) < 0 || add_links(&found, values) < 0) {
+        cli_say_error(name);
+        free_found(&found);
+        return CLI_WRONG_USE;
+    }
+    int code = replay(cli_standard_input(path), values, &found);
+    if (code < 0) {
+        end = cli_fail(name, code);
+    } else {
+        if (values->json) {
+            replay_print_json(&found, &out);
+        } else {
+            replay_print_text(&found, &out);
+        }
+        end = cli_write(name, &out);
+    }
+    poise_buf_free(&out);
+    free_found(&found);
+    return end;
+}
+
 int cli_vnc_replay(int argc, char **argv)
 {
     const char *name = cli_vnc_replay_command.name;
-    struct values values = {0};
-    struct found found = {0};
-    struct poise_buf out = {0};
+    struct values values = {.copies = true,
+                            .history = true,
+                            .strips = true,
+                            .repeats = true,
+                            .prediction = true};
     struct cli_standard to;
     int end = CLI_DONE;
     int first = cli_parse(&cli_vnc_replay_command, argc, argv, &values,
                           &values.common, &end);
-    if (first < 0) {
-        return end;
+    if (first < 0 || !cli_ablate(&cli_vnc_replay_command, ablations,
+                                 &values.ablations, &values, &end)) {
+        goto free_lists;
     }
     if (argc - first != 1) {
         cli_say(name, "which session?");
-        return CLI_WRONG_USE;
-    }
-    end = cli_standard_output(name, values.json, &values.picture, NULL, &to);
-    if (end != CLI_DONE) {
-        return end;
-    }
-    int code = replay(cli_standard_input(argv[first]), &values, &found);
-    if (code < 0) {
-        return cli_fail(name, code);
-    }
-    if (values.json) {
-        print_json(&found, &out);
+        end = CLI_WRONG_USE;
     } else {
-        print_text(&found, &out);
+        end = cli_standard_output(name, values.json, &values.picture,
+                                  &values.report, &to);
+        end = end == CLI_DONE ? run(argv[first], &values) : end;
     }
-    end = cli_write(name, &out);
-    poise_buf_free(&out);
+free_lists:
+    poise_strings_free(&values.methods);
+    poise_strings_free(&values.ablations);
+    poise_strings_free(&values.delays);
     return end;
 }

@@ -23,6 +23,7 @@ struct poise_screen_encoder {
     struct codec_pixels pixels;
     struct codec_packer packer;
     struct poise_buf head, body;
+    struct poise_buf pieces; /* of struct poise_screen_piece, when asked for */
     struct poise_screen_codec_stats stats;
 };
 
@@ -84,6 +85,7 @@ void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder)
         ZSTD_freeCCtx(encoder->packer.zstd);
         poise_buf_free(&encoder->head);
         poise_buf_free(&encoder->body);
+        poise_buf_free(&encoder->pieces);
         free(encoder);
     }
 }
@@ -393,4 +395,45 @@ poise_screen_encoder_stats(const struct poise_screen_encoder *encoder)
         codec_sender_count(encoder->sender, &stats);
     }
     return stats;
+}
+
+static void add_piece(struct poise_screen_encoder *encoder,
+                      enum poise_screen_piece_kind kind,
+                      const struct poise_screen_rect *rect)
+{
+    struct poise_screen_piece piece = {*rect, kind};
+    poise_buf_append(&encoder->pieces, &piece, sizeof piece);
+}
+
+int poise_screen_encoder_pieces(struct poise_screen_encoder *encoder,
+                                const struct poise_screen_piece **pieces,
+                                size_t *count)
+{
+    poise_buf_reset(&encoder->pieces);
+    for (size_t i = 0; i < encoder->copies.count; i++) {
+        const struct codec_copy *copy = &encoder->copies.copies[i];
+        add_piece(encoder,
+                  copy->patch == CODEC_BEFORE ? POISE_SCREEN_COPIED
+                                              : POISE_SCREEN_RECALLED,
+                  &copy->to);
+    }
+    struct poise_dedup_grid_cuts cuts = {0};
+    if (encoder->sender) {
+        cuts = codec_sender_cuts(encoder->sender);
+    }
+    for (size_t i = 0; i < cuts.count; i++) {
+        const struct poise_dedup_place *place = &cuts.places[i];
+        struct poise_screen_rect rect = {(uint32_t)place->x, place->y,
+                                         place->width, place->height};
+        add_piece(encoder,
+                  i < cuts.likely ? POISE_SCREEN_SEGMENT : POISE_SCREEN_CODED,
+                  &rect);
+    }
+    for (size_t i = 0; cuts.count == 0 && i < encoder->rects.count; i++) {
+        add_piece(encoder, POISE_SCREEN_CODED, &encoder->rects.rects[i]);
+    }
+    *pieces =
+        (const struct poise_screen_piece *)(const void *)encoder->pieces.data;
+    *count = encoder->pieces.len / sizeof **pieces;
+    return encoder->pieces.error;
 }

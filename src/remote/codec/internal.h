@@ -244,6 +244,9 @@ int codec_sender_feed(struct codec_sender *sender, const void *data,
 /** All that goes to the other end now, behind a byte of flags, if there is any.
  */
 int codec_sender_output(struct codec_sender *sender, struct poise_buf *out);
+/** How the last picture was cut. */
+struct poise_dedup_grid_cuts
+codec_sender_cuts(const struct codec_sender *sender);
 /** What became of the pixels. */
 void codec_sender_count(const struct codec_sender *sender,
                         struct poise_screen_codec_stats *stats);

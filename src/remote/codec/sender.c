@@ -12,6 +12,7 @@
 
 struct codec_sender {
     struct poise_dedup_grid_cutter *cutter; /* NULL: bytes */
+    struct poise_dedup_grid_cuts cuts;      /* of the last picture */
     struct poise_dedup_store_options store_options;
     struct poise_dedup_peer_options peer_options;
     struct poise_dedup_store *store;
@@ -172,10 +173,9 @@ static int put_grid(struct codec_sender *sender,
     struct poise_dedup_grid grid = {
         change->now->pixels, change->now->width * sizeof(uint32_t),
         sizeof(uint32_t), change->now->width, change->now->height};
-    struct poise_dedup_grid_cuts cuts;
-    int code = poise_dedup_grid_cut(sender->cutter, &grid, &cuts);
-    for (size_t i = 0; code == 0 && i < cuts.count; i++) {
-        const struct poise_dedup_place *place = &cuts.places[i];
+    int code = poise_dedup_grid_cut(sender->cutter, &grid, &sender->cuts);
+    for (size_t i = 0; code == 0 && i < sender->cuts.count; i++) {
+        const struct poise_dedup_place *place = &sender->cuts.places[i];
         struct poise_screen_rect rect = {(uint32_t)place->x, place->y,
                                          place->width, place->height};
         size_t len = (size_t)codec_area(&rect) * CODEC_PIXEL_BYTES;
@@ -187,7 +187,8 @@ static int put_grid(struct codec_sender *sender,
             code = send_pieces(sender);
         }
         sender->pieces[sender->count++] = (struct poise_dedup_piece){
-            .kind = i < cuts.likely ? POISE_DEDUP_SEGMENT : POISE_DEDUP_LITERAL,
+            .kind = i < sender->cuts.likely ? POISE_DEDUP_SEGMENT
+                                            : POISE_DEDUP_LITERAL,
             .len = len,
             .place = *place};
         code =
@@ -237,6 +238,12 @@ int codec_sender_put(struct codec_sender *sender,
     }
     stats->updates++;
     return code;
+}
+
+struct poise_dedup_grid_cuts
+codec_sender_cuts(const struct codec_sender *sender)
+{
+    return sender->cuts;
 }
 
 void codec_sender_count(const struct codec_sender *sender,

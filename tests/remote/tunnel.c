@@ -22,34 +22,34 @@ static void test_names(void **state)
     static const char *const bad[] = {
         "",    ":",     "a:b:c", "[::1",    "[::1]80",
         "::1", "host:", "[a]:",  "1:2:3:4", "1:2:3:4:5"};
-    struct tunnel_name name, target;
+    struct remote_name name, target;
     char longer[400];
 
     (void)state;
-    assert_int_equal(tunnel_name_parse("80", &name), 0);
+    assert_int_equal(remote_name_parse("80", &name), 0);
     assert_string_equal(name.host, "");
     assert_string_equal(name.port, "80");
-    assert_int_equal(tunnel_name_parse("web:http", &name), 0);
+    assert_int_equal(remote_name_parse("web:http", &name), 0);
     assert_string_equal(name.host, "web");
     assert_string_equal(name.port, "http");
-    assert_int_equal(tunnel_name_parse("[fe80::1%eth0]:22", &name), 0);
+    assert_int_equal(remote_name_parse("[fe80::1%eth0]:22", &name), 0);
     assert_string_equal(name.host, "fe80::1%eth0");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(tunnel_name_parse(bad[i], &name), -EINVAL);
+        assert_int_equal(remote_name_parse(bad[i], &name), -EINVAL);
     }
     memset(longer, 'x', sizeof longer);
     memcpy(longer + sizeof longer - 4, ":80", 4);
-    assert_int_equal(tunnel_name_parse(longer, &name), -EINVAL);
-    assert_int_equal(tunnel_forward_parse("1:a:2", &name, &target), 0);
+    assert_int_equal(remote_name_parse(longer, &name), -EINVAL);
+    assert_int_equal(remote_forward_parse("1:a:2", &name, &target), 0);
     assert_string_equal(name.host, "");
     assert_string_equal(name.port, "1");
     assert_string_equal(target.host, "a");
     assert_string_equal(target.port, "2");
-    assert_int_equal(tunnel_forward_parse("[::]:1:[::1]:2", &name, &target), 0);
+    assert_int_equal(remote_forward_parse("[::]:1:[::1]:2", &name, &target), 0);
     assert_string_equal(name.host, "::");
     assert_string_equal(target.host, "::1");
-    assert_int_equal(tunnel_forward_parse("1:2", &name, &target), -EINVAL);
-    assert_int_equal(tunnel_forward_parse("1:a:2:b:3", &name, &target),
+    assert_int_equal(remote_forward_parse("1:2", &name, &target), -EINVAL);
+    assert_int_equal(remote_forward_parse("1:a:2:b:3", &name, &target),
                      -EINVAL);
 }
 
@@ -342,7 +342,7 @@ static void test_reset(void **state)
     }
     for (size_t i = 0; i < 2 * SIDE_CLIENTS; i++) {
         if (side.echoes[i].fd >= 0) {
-            tunnel_close_hard(side.echoes[i].fd);
+            remote_close_hard(side.echoes[i].fd);
             free(side.echoes[i].data);
             side.echoes[i] = (struct side_echo){.fd = -1};
         }
@@ -422,7 +422,8 @@ static void test_reconnect(void **state)
         }
         if (round == 1) {
             /* The link breaks, the other end stays. */
-            assert_int_equal(shutdown(side.near->via_link->fd, SHUT_RDWR), 0);
+            assert_int_equal(shutdown(side.near->via_link->wire.fd, SHUT_RDWR),
+                             0);
         } else {
             tunnel_destroy(side.far);
             side.far = NULL;
@@ -433,7 +434,7 @@ static void test_reconnect(void **state)
         if (!side.far) {
             /* Its address is another one now. */
             assert_int_equal(side_start_far(&side), 0);
-            assert_int_equal(tunnel_name_parse(side.via, &side.near->via_name),
+            assert_int_equal(remote_name_parse(side.via, &side.near->via_name),
                              0);
         }
         side_link(&side);

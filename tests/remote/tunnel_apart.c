@@ -32,7 +32,7 @@ static void link_from(struct side *side, unsigned char elsewhere)
         link = side->far->links;
         if (link && link != seen && !link->opens) {
             assert_null(link->cache);
-            link->from[TUNNEL_SOURCE - 1] ^= elsewhere;
+            link->from[REMOTE_SOURCE_BYTES - 1] ^= elsewhere;
             seen = link;
         }
         side_wait(&timeout);

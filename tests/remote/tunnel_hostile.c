@@ -37,28 +37,28 @@ static size_t record_hello(struct side *side, unsigned char *hello)
     char via[64];
     ssize_t got = 0;
     int fd = -1, listener;
-    struct tunnel_target at;
-    struct tunnel_name name;
+    struct remote_target at;
+    struct remote_name name;
     struct poise_buf where = {0};
     struct tunnel *near;
 
-    assert_int_equal(tunnel_name_parse("127.0.0.1:0", &name), 0);
-    assert_int_equal(tunnel_resolve(&name, true, &at), 0);
-    listener = tunnel_listen(&at, &where);
+    assert_int_equal(remote_name_parse("127.0.0.1:0", &name), 0);
+    assert_int_equal(remote_resolve(&name, true, &at), 0);
+    listener = remote_listen(&at, &where);
     assert_true(listener >= 0);
     snprintf(via, sizeof via, "%s", poise_buf_str(&where));
     options.via = via;
     assert_int_equal(tunnel_create(&options, &near), 0);
     while (got <= 0) {
         assert_int_equal(tunnel_turn(near, 0), 0);
-        fd = fd < 0 ? tunnel_accept(listener) : fd;
+        fd = fd < 0 ? remote_accept(listener) : fd;
         got = fd < 0 ? 0 : recv(fd, hello, HELLO_MOST, 0);
         side_wait(&timeout);
     }
     tunnel_destroy(near);
     close(fd);
     close(listener);
-    tunnel_target_free(&at);
+    remote_target_free(&at);
     poise_buf_free(&where);
     return (size_t)got;
 }

@@ -41,16 +41,16 @@ static int name_via_part(const struct tunnel *tunnel,
 static int name_part(const struct tunnel_link *link,
                      char part[REMOTE_PART_BYTES])
 {
-    unsigned char key[TUNNEL_IDENTITY];
+    unsigned char key[REMOTE_IDENTITY_BYTES];
 
     if (link->opens || is_one(link->tunnel)) {
         return name_via_part(link->tunnel, part);
     }
-    if (link->tls && tunnel_tls_identity(link->tls, key)) {
+    if (link->wire.tls && remote_tls_identity(link->wire.tls, key)) {
         return remote_cache_part_from(key, sizeof key, part);
     }
-    return remote_cache_part_from(link->from, link->tls ? sizeof link->from : 0,
-                                  part);
+    return remote_cache_part_from(link->from,
+                                  link->wire.tls ? sizeof link->from : 0, part);
 }
 
 static int open_cache(struct tunnel *tunnel, const char *part,

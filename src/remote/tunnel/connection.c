@@ -75,9 +75,9 @@ void tunnel_conn_destroy(struct tunnel_conn *conn)
     struct tunnel_link *link = conn->link;
 
     if (conn->fd >= 0 && tunnel_conn_is_done(conn)) {
-        tunnel_close_done(conn->fd);
+        remote_close_done(conn->fd);
     } else if (conn->fd >= 0) {
-        tunnel_close_hard(conn->fd);
+        remote_close_hard(conn->fd);
     }
     drop(conn);
     link->exposed -= conn->exposed;
@@ -99,7 +99,7 @@ int tunnel_conn_abort(struct tunnel_conn *conn, const char *why)
 
     link->tunnel->stats.resets++;
     if (conn->fd >= 0) {
-        tunnel_close_hard(conn->fd);
+        remote_close_hard(conn->fd);
         conn->fd = -1;
     }
     drop(conn);
@@ -136,7 +136,7 @@ int tunnel_conn_connect(struct tunnel_conn *conn)
                                            : "it may not connect to there");
     }
     while (conn->tried < conn->target->count) {
-        int fd = tunnel_connect(conn->target, conn->tried++);
+        int fd = remote_connect(conn->target, conn->tried++);
         if (fd >= 0) {
             conn->fd = fd;
             conn->connecting = true;
@@ -150,11 +150,11 @@ int tunnel_conn_connect(struct tunnel_conn *conn)
 
 static int finish_connecting(struct tunnel_conn *conn)
 {
-    int code = tunnel_connected(conn->fd);
+    int code = remote_connected(conn->fd);
 
     if (code == 0) {
         conn->connecting = false;
-        tunnel_guard(conn->fd);
+        remote_guard(conn->fd);
         return 0;
     }
     poise_error_set(-code, "connect to", conn->target->text, NULL);

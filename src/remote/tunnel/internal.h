@@ -2,12 +2,11 @@
  * Shared inside room remote/tunnel.
  *
  * tunnel.c holds everything together and waits; link.c is one link to another
- * end: it speaks through the wire, with tls.c below it; streams.c has its
- * connections, and connection.c carries one of them for a user; pending.c is
- * the budget of those who have not proved who they are; caches.c keeps those of
- * each other end apart; page.c serves the page of figures; address.c knows
- * names and sockets. One thread does it all, nothing blocks. Layout of the
- * messages: docs/tunnel.md.
+ * end: it speaks through the wire, over a socket of room remote/link; streams.c
+ * has its connections, and connection.c carries one of them for a user;
+ * pending.c is the budget of those who have not proved who they are; caches.c
+ * keeps those of each other end apart; page.c serves the page of figures. One
+ * thread does it all, nothing blocks. Layout of the messages: docs/tunnel.md.
  */
 #ifndef POISE_REMOTE_TUNNEL_INTERNAL_H
 #define POISE_REMOTE_TUNNEL_INTERNAL_H
@@ -15,10 +14,9 @@
 #include <poise/tunnel.h>
 
 #include "remote/common/common.h"
+#include "remote/link/link.h"
 
-#include <netdb.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 enum {
     TUNNEL_VERSION = 1,
@@ -26,7 +24,6 @@ enum {
     TUNNEL_STREAMS = POISE_DEDUP_STREAMS, /* others carry a connection each */
     TUNNEL_STREAMS_OLD = 256, /* of an end that does not say how many */
     TUNNEL_DRAINING = 1024,   /* connections of a link that need no stream */
-    TUNNEL_ADDRESSES = 8,     /* of one name */
     TUNNEL_LINKS = 64,        /* that are served at a time */
     /* Besides them, of those who did not prove who they are: in all, and of one
      * address. */
@@ -37,8 +34,7 @@ enum {
     TUNNEL_STRANGERS_TOLD = 16,
     TUNNEL_DESCRIPTORS = 128,     /* that are for other things: the cache */
     TUNNEL_CACHE_DESCRIPTORS = 8, /* of each other end, where they are apart */
-    TUNNEL_SOURCE = 16,      /* bytes that stand for where one comes from */
-    TUNNEL_PAGES = 16,       /* requests for the page at a time */
+    TUNNEL_PAGES = 16,            /* requests for the page at a time */
     TUNNEL_WINDOW = 1 << 16, /* bytes of a connection that may come unasked */
     TUNNEL_WINDOW_MOST = 4 << 20,  /* ... and when it was taken so far */
     TUNNEL_BUDGET = 32 << 20,      /* of all connections of a link */
@@ -54,103 +50,13 @@ enum tunnel_message {
     TUNNEL_RESET,
 };
 
-/* ---- address.c ---------------------------------------------------------- */
-
-/** A host and a port as the user wrote them. */
-struct tunnel_name {
-    char host[256]; /* empty: none was given */
-    char port[32];
-};
-/** "PORT", "HOST:PORT", "[ADDRESS]:PORT", ":PORT". -EINVAL. */
-int tunnel_name_parse(const char *text, struct tunnel_name *out);
-/** "[ADDRESS:]PORT:HOST:PORT". -EINVAL. */
-int tunnel_forward_parse(const char *text, struct tunnel_name *listen,
-                         struct tunnel_name *target);
-/** "host:port", with brackets where they are needed. */
-void tunnel_name_put(const struct tunnel_name *name, struct poise_buf *out);
-
-/** What a name stands for. */
-struct tunnel_target {
-    char *text; /* owned: as tunnel_name_put says it */
-    struct sockaddr_storage at[TUNNEL_ADDRESSES];
-    socklen_t len[TUNNEL_ADDRESSES];
-    unsigned count;
-};
-/** Ask the resolver, which may take long. An empty host is 127.0.0.1. */
-int tunnel_resolve(const struct tunnel_name *name, bool listens,
-                   struct tunnel_target *out);
-void tunnel_target_free(struct tunnel_target *target);
-/** Whether all of its addresses are this machine's own. */
-bool tunnel_is_loopback(const struct tunnel_target *target);
-/** A listening socket at the first address that can be had; its address in
- * words. */
-int tunnel_listen(const struct tunnel_target *target, struct poise_buf *where);
-/** A socket that is being connected to the address with this number. */
-int tunnel_connect(const struct tunnel_target *target, unsigned number);
-/** Whether it succeeded: 0 or a negative errno without an error set. */
-int tunnel_connected(int fd);
-/** Accept without blocking: -EAGAIN without an error set. */
-int tunnel_accept(int fd);
-/** Append the address of the other end, as text. */
-void tunnel_peer_put(int fd, struct poise_buf *out);
-/** What stands for the network that it is in: an address of IPv4, or the first
- * half of one of IPv6, which one user may have all of. */
-void tunnel_source_of(int fd, unsigned char out[TUNNEL_SOURCE]);
-/** A user's connection: small writes go at once, and if this process dies the
- * other side sees an error and no end of data. */
-void tunnel_guard(int fd);
-/** Close so that it sees an error now. */
-void tunnel_close_hard(int fd);
-/** Close one that has come to its end. */
-void tunnel_close_done(int fd);
-/** Small writes go at once. */
-void tunnel_no_delay(int fd);
-/** The same for a link, which ends when the other end does not answer for a
- * minute. */
-void tunnel_watch(int fd);
-/** Whether the kernel has as much to send over a link as keeps it busy, so that
- * more would only wait there: it can be written to when poll() says so. `busy`
- * becomes how many bytes that are, if it is a link over TCP. */
-bool tunnel_is_full(int fd, size_t *busy);
-
-/* ---- tls.c -------------------------------------------------------------- */
-
-/** What an end proves itself with, and wants proved. */
-struct tunnel_keys;
-/** NULL in *out where the options name no keys: then nothing is enciphered. */
-int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
-                       bool serves, struct tunnel_keys **out);
-void tunnel_keys_destroy(struct tunnel_keys *keys);
-
-struct tunnel_tls;
-/** `host`: the name that the other end's certificate must have, if certificates
- * are used and the options name no other. */
-int tunnel_tls_create(const struct tunnel_keys *keys, int fd, const char *host,
-                      struct tunnel_tls **out);
-void tunnel_tls_destroy(struct tunnel_tls *tls);
-/** 1: the other end has proved itself; 0: to be called again. */
-int tunnel_tls_shake(struct tunnel_tls *tls);
-/** As read and write: -EAGAIN without an error set; 0 is the end. */
-ssize_t tunnel_tls_read(struct tunnel_tls *tls, void *data, size_t len);
-ssize_t tunnel_tls_write(struct tunnel_tls *tls, const void *data, size_t len);
-/** What went over the socket so far. */
-void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out,
-                      uint64_t *in);
-enum { TUNNEL_IDENTITY = 32 };
-/** The hash of the public key that the other end has proved to have; false
- * where a secret was all there is. */
-bool tunnel_tls_identity(const struct tunnel_tls *tls,
-                         unsigned char out[TUNNEL_IDENTITY]);
-/** It has to write before it can go on. */
-bool tunnel_tls_wants_write(const struct tunnel_tls *tls);
-
 /* ---- route.c ------------------------------------------------------------ */
 
 struct tunnel;
 
 /** How this end cuts what connections to a target carry. */
 struct tunnel_route {
-    char *target; /* owned: as tunnel_name_put says it; NULL: any */
+    char *target; /* owned: as remote_name_put says it; NULL: any */
     const struct poise_dedup_method *method;
     struct poise_dedup_cut_options cut;
     bool samples;            /* it is to be chosen */
@@ -180,7 +86,7 @@ struct tunnel_conn {
     bool can_read, can_write;
     bool is_new; /* to be connected to its target, NULL: which is not allowed */
     bool connecting;
-    const struct tunnel_target *target;
+    const struct remote_target *target;
     const char *refusal; /* why there is none; NULL: it is not allowed */
     unsigned tried;      /* addresses of it */
 
@@ -289,36 +195,25 @@ void tunnel_caches_close(struct tunnel *tunnel);
 
 /* ---- link.c ------------------------------------------------------------- */
 
-enum tunnel_state {
-    TUNNEL_CONNECTING,
-    TUNNEL_SHAKING,
-    TUNNEL_RUNNING,
-};
-
 /** A link to another end. */
 struct tunnel_link {
     struct tunnel *tunnel;
     struct tunnel_link *next;
     char *name; /* of the other end, in words */
-    unsigned char from[TUNNEL_SOURCE];
-    enum tunnel_state state;
-    bool opens;   /* this end opens connections */
-    bool lost;    /* to be freed */
-    bool refused; /* to be lost, when the other end was told why */
-    int fd, slot;
+    unsigned char from[REMOTE_SOURCE_BYTES];
+    struct remote_link wire; /* what carries it */
+    bool opens;              /* this end opens connections */
+    bool lost;               /* to be freed */
+    bool refused;            /* to be lost, when the other end was told why */
+    int slot;
     bool can_read, can_write;
     bool more; /* bytes may be there that poll does not see */
     uint64_t deadline_ns;
-    struct tunnel_tls *tls;
-    unsigned tried; /* addresses */
 
     struct tunnel_cache *cache; /* once it runs */
     struct poise_dedup_peer *peer;
-    size_t greeted, heard; /* bytes of the greeting written, and read */
-    unsigned char greeting[16];
     bool met, dirty;
     size_t chunk;        /* bytes that are read at a time */
-    size_t busy;         /* what the kernel needs of them to go on */
     uint64_t decayed_ns; /* what was `recent` */
     struct poise_buf control, coming;
     struct poise_dedup_joiner joined;
@@ -333,7 +228,6 @@ struct tunnel_link {
     uint64_t exposed; /* of all connections */
     struct poise_dedup_segmenter *spare; /* holds nothing */
     struct tunnel_conn *feeding;
-    uint64_t out_bytes, in_bytes; /* without ciphers */
 };
 
 /** Over a connected socket, or over one to `tunnel->via` that is to be made
@@ -349,9 +243,6 @@ int tunnel_link_turn(struct tunnel_link *link);
 bool tunnel_link_has_room(const struct tunnel_link *link);
 /** Whether the link is there and connections can be opened. */
 bool tunnel_link_is_up(const struct tunnel_link *link);
-/** What went over its socket, in both directions. */
-void tunnel_link_bytes(const struct tunnel_link *link, uint64_t *out,
-                       uint64_t *in);
 /** Carry an accepted connection to `target`; takes `fd` if it succeeds.
  * -EUSERS: there are too many. */
 int tunnel_link_open(struct tunnel_link *link, int fd, const char *target);
@@ -396,13 +287,13 @@ struct tunnel {
     struct tunnel_cache *caches; /* that was taken last first */
     struct tunnel_listener *listeners;
     size_t listener_count;
-    struct tunnel_target *allowed;
+    struct remote_target *allowed;
     size_t allowed_count;
     struct tunnel_route default_route, *routes;
     size_t route_count;
-    struct tunnel_keys *serve_keys, *via_keys;
-    struct tunnel_name via_name;
-    struct tunnel_target via; /* resolved again for each attempt */
+    struct remote_keys *serve_keys, *via_keys;
+    struct remote_name via_name;
+    struct remote_target via; /* resolved again for each attempt */
     struct tunnel_link *links;
     struct tunnel_link *via_link; /* the one to `via`, or NULL */
     uint64_t retry_ns, backoff_ns;

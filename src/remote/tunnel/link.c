@@ -37,35 +37,6 @@ static const char too_many_links[] = "it serves as many links as it may";
 
 /* ---- beginning and end -------------------------------------------------- */
 
-static int start_connecting(struct tunnel_link *link)
-{
-    struct tunnel *tunnel = link->tunnel;
-    int code = -EADDRNOTAVAIL;
-
-    while (link->tried < tunnel->via.count) {
-        code = tunnel_connect(&tunnel->via, link->tried++);
-        if (code >= 0) {
-            link->fd = code;
-            return 0;
-        }
-    }
-    return code;
-}
-
-static int start_shaking(struct tunnel_link *link)
-{
-    const struct tunnel *tunnel = link->tunnel;
-    const struct tunnel_keys *keys =
-        link->opens ? tunnel->via_keys : tunnel->serve_keys;
-
-    tunnel_watch(link->fd);
-    link->state = TUNNEL_SHAKING;
-    return keys ? tunnel_tls_create(keys, link->fd,
-                                    link->opens ? tunnel->via_name.host : NULL,
-                                    &link->tls)
-                : 0;
-}
-
 int tunnel_link_create(struct tunnel *tunnel, int fd, struct tunnel_link **out)
 {
     struct tunnel_link *made = poise_alloc(1, sizeof *made);
@@ -77,32 +48,37 @@ int tunnel_link_create(struct tunnel *tunnel, int fd, struct tunnel_link **out)
     }
     made->tunnel = tunnel;
     made->opens = fd < 0;
-    made->fd = fd;
     made->slot = -1;
     made->can_read = true; /* it may have spoken */
     made->chunk = CHUNK_LEAST;
     made->deadline_ns = poise_clock_ns() + LINK_S * UINT64_C(1000000000);
-    memcpy(made->greeting, magic, sizeof magic - 1);
-    poise_put_u64(made->greeting + sizeof magic - 1, TUNNEL_VERSION);
     if (fd < 0) {
         poise_buf_puts(&name, tunnel->via.text);
-        code = start_connecting(made);
     } else {
-        tunnel_peer_put(fd, &name);
-        tunnel_source_of(fd, made->from);
-        code = start_shaking(made);
+        remote_peer_put(fd, &name);
+        remote_source_of(fd, made->from);
     }
     poise_buf_str(&name);
     made->name = name.data;
-    if (code == 0 && !name.error) {
+    made->wire = (struct remote_link){
+        .fd = fd,
+        .to = made->opens ? &tunnel->via : NULL,
+        .keys = made->opens ? tunnel->via_keys : tunnel->serve_keys,
+        .host = made->opens ? tunnel->via_name.host : NULL,
+        .name = name.data,
+        .kind = "tunnel",
+    };
+    remote_link_greet(&made->wire, magic, TUNNEL_VERSION);
+    code = name.error ? -ENOMEM : remote_link_begin(&made->wire);
+    if (code == 0) {
         *out = made;
         return 0;
     }
     if (fd >= 0) {
-        made->fd = -1; /* still the caller's */
+        made->wire.fd = -1; /* still the caller's */
     }
     tunnel_link_destroy(made);
-    return code < 0 ? code : -ENOMEM;
+    return code;
 }
 
 void tunnel_link_destroy(struct tunnel_link *link)
@@ -116,10 +92,7 @@ void tunnel_link_destroy(struct tunnel_link *link)
     poise_dedup_segmenter_destroy(link->spare);
     poise_dedup_peer_destroy(link->peer);
     tunnel_cache_put(link);
-    tunnel_tls_destroy(link->tls);
-    if (link->fd >= 0) {
-        close(link->fd);
-    }
+    remote_link_close(&link->wire);
     poise_buf_free(&link->control);
     poise_buf_free(&link->coming);
     free(link->name);
@@ -186,7 +159,7 @@ static int take_open(struct tunnel_link *link, struct poise_reader *body)
     conn->route = tunnel_route_of(link->tunnel, name, len);
     link->tunnel->stats.carried++;
     for (size_t i = 0; i < tunnel->allowed_count; i++) {
-        const struct tunnel_target *target = &tunnel->allowed[i];
+        const struct remote_target *target = &tunnel->allowed[i];
         if (strlen(target->text) == len &&
             memcmp(target->text, name, len) == 0) {
             conn->target = target;
@@ -382,7 +355,7 @@ bool tunnel_link_has_room(const struct tunnel_link *link)
 {
     const void *data;
 
-    return link->greeted == sizeof link->greeting &&
+    return remote_link_has_greeted(&link->wire) &&
            poise_dedup_peer_output(link->peer, &data) == 0 &&
            poise_dedup_peer_in_flight(link->peer) < IN_FLIGHT_MOST;
 }
@@ -418,7 +391,7 @@ int tunnel_link_open(struct tunnel_link *link, int fd, const char *target)
     link->last_stream = stream;
     conn->route = tunnel_route_of(link->tunnel, target, strlen(target));
     link->tunnel->stats.carried++;
-    tunnel_guard(fd);
+    remote_guard(fd);
     code = tunnel_link_send(link, TUNNEL_OPEN, conn->id, stream, target);
     if (code < 0) {
         /* The link is lost with it. */
@@ -429,72 +402,22 @@ int tunnel_link_open(struct tunnel_link *link, int fd, const char *target)
 
 /* ---- moving bytes ------------------------------------------------------- */
 
-static ssize_t socket_read(struct tunnel_link *link)
-{
-    unsigned char *buffer = link->tunnel->buffer;
-    int code = poise_fault_check(POISE_FAULT_READ);
-    ssize_t bytes_read;
-
-    if (!code && link->tls) {
-        return tunnel_tls_read(link->tls, buffer, TUNNEL_BUFFER);
-    }
-    bytes_read = code ? -1 : recv(link->fd, buffer, TUNNEL_BUFFER, 0);
-    code = code ? code : errno;
-    return bytes_read >= 0 ? bytes_read
-           : code == EAGAIN || code == EINTR
-               ? -EAGAIN
-               : poise_error_set(code, "read from the other end", link->name,
-                                 NULL);
-}
-
-static ssize_t socket_write(struct tunnel_link *link, const void *data,
-                            size_t len)
-{
-    int code = poise_fault_check(POISE_FAULT_SEND);
-    ssize_t done;
-
-    if (!code && tunnel_is_full(link->fd, &link->busy)) {
-        return -EAGAIN;
-    }
-    if (!code && link->tls) {
-        return tunnel_tls_write(link->tls, data, len);
-    }
-    done = code ? -1 : send(link->fd, data, len, MSG_NOSIGNAL);
-    code = code ? code : errno;
-    return done >= 0 ? done
-           : code == EAGAIN || code == EINTR
-               ? -EAGAIN
-               : poise_error_set(code, "write to the other end", link->name,
-                                 NULL);
-}
-
 /* All that can be; 1 if something is left. */
 static int write_link(struct tunnel_link *link)
 {
     for (;;) {
         const void *data;
-        size_t len = sizeof link->greeting - link->greeted;
-        bool is_greeting = len > 0;
+        size_t len = poise_dedup_peer_output(link->peer, &data);
         ssize_t done;
 
-        if (is_greeting) {
-            data = link->greeting + link->greeted;
-        } else {
-            len = poise_dedup_peer_output(link->peer, &data);
-        }
-        if (len == 0) {
+        if (len == 0 && remote_link_has_greeted(&link->wire)) {
             return 0;
         }
-        done = socket_write(link, data, len);
+        done = remote_link_write(&link->wire, data, len);
         if (done < 0) {
             return done == -EAGAIN ? 1 : (int)done;
         }
-        link->out_bytes += (uint64_t)done;
-        if (is_greeting) {
-            link->greeted += (size_t)done;
-        } else {
-            poise_dedup_peer_took(link->peer, (size_t)done);
-        }
+        poise_dedup_peer_took(link->peer, (size_t)done);
     }
 }
 
@@ -519,42 +442,24 @@ static int pump(struct tunnel_link *link)
     }
 }
 
-/* Bytes of the link: the greeting, then the wire. */
-static int take_bytes(struct tunnel_link *link, const unsigned char *data,
-                      size_t len)
-{
-    for (; len > 0 && link->heard < sizeof link->greeting; len--) {
-        if (*data++ != link->greeting[link->heard++]) {
-            return poise_error_set(
-                EPROTO, "understand the other end", link->name,
-                link->heard > sizeof magic - 1
-                    ? "it is of another version"
-                    : "it is no tunnel, or its keys are others");
-        }
-    }
-    return len > 0 ? poise_dedup_peer_feed(link->peer, data, len) : 0;
-}
-
 static int read_link(struct tunnel_link *link)
 {
     size_t total = 0;
 
     link->more = false;
     while (total < TURN_BYTES) {
-        ssize_t bytes_read = socket_read(link);
+        unsigned char *buffer = link->tunnel->buffer;
+        ssize_t bytes_read =
+            remote_link_read(&link->wire, buffer, TUNNEL_BUFFER);
         int code;
 
-        if (bytes_read == -EAGAIN) {
-            return 0;
-        }
-        if (bytes_read <= 0) {
-            return bytes_read < 0 ? (int)bytes_read
-                                  : poise_error_set(ECONNRESET, "go on with",
-                                                    link->name, "it is gone");
+        if (bytes_read < 0) {
+            return bytes_read == -EAGAIN ? 0 : (int)bytes_read;
         }
         total += (size_t)bytes_read;
-        link->in_bytes += (uint64_t)bytes_read;
-        code = take_bytes(link, link->tunnel->buffer, (size_t)bytes_read);
+        code = bytes_read > 0 ? poise_dedup_peer_feed(link->peer, buffer,
+                                                      (size_t)bytes_read)
+                              : 0;
         if (code < 0) {
             return code;
         }
@@ -615,7 +520,7 @@ static int carry(struct tunnel_link *link)
         if (code == 0 && link->chunk < CHUNK_MOST) {
             link->chunk *= 2;
         } else if (code == 1 && link->chunk > CHUNK_LEAST &&
-                   link->chunk > link->busy) {
+                   link->chunk > link->wire.busy) {
             link->chunk /= 2;
         }
     }
@@ -667,7 +572,6 @@ static int run(struct tunnel_link *link)
         options.store = link->cache->store;
         code = poise_dedup_peer_create(&options, &link->peer);
     }
-    link->state = TUNNEL_RUNNING;
     /* Ciphers may have taken in more than they needed. */
     link->more = true;
     return code < 0 ? code
@@ -675,34 +579,16 @@ static int run(struct tunnel_link *link)
                                        TUNNEL_STREAMS, NULL);
 }
 
-static int finish_connecting(struct tunnel_link *link)
-{
-    int code = tunnel_connected(link->fd);
-
-    if (code == 0) {
-        return start_shaking(link);
-    }
-    close(link->fd);
-    link->fd = -1;
-    poise_error_set(-code, "connect to", link->name, NULL);
-    return link->tried < link->tunnel->via.count ? start_connecting(link)
-                                                 : code;
-}
-
 /* What comes before the wire: 1 if it is there. */
 static int prepare(struct tunnel_link *link)
 {
-    int code = 0;
+    int code =
+        remote_link_prepare(&link->wire, link->can_read, link->can_write);
 
-    if (link->state == TUNNEL_CONNECTING && link->can_write) {
-        code = finish_connecting(link);
-    }
-    if (code == 0 && link->state == TUNNEL_SHAKING &&
-        (link->can_read || link->can_write)) {
-        code = link->tls ? tunnel_tls_shake(link->tls) : 1;
-        if (code == 1) {
-            code = run(link);
-        }
+    if (code == 1 && !link->peer) {
+        code = run(link);
+    } else if (code == 1) {
+        code = 0;
     }
     if (code == 0 && link->deadline_ns > 0 &&
         link->tunnel->now_ns > link->deadline_ns) {
@@ -714,7 +600,7 @@ static int prepare(struct tunnel_link *link)
                                      "greeting",
                                      LINK_S);
     }
-    return code < 0 ? code : link->state == TUNNEL_RUNNING;
+    return code < 0 ? code : link->peer != NULL;
 }
 
 /* What it asks for and does not take: its own connections wait for their bytes
@@ -754,16 +640,10 @@ int tunnel_link_turn(struct tunnel_link *link)
 short tunnel_link_events(const struct tunnel_link *link)
 {
     const void *data;
-    bool wants_write = link->tls && tunnel_tls_wants_write(link->tls);
 
-    if (link->state == TUNNEL_CONNECTING) {
-        return POLLOUT;
-    }
-    if (link->peer && (link->greeted < sizeof link->greeting ||
-                       poise_dedup_peer_output(link->peer, &data) > 0)) {
-        wants_write = true;
-    }
-    return (short)(POLLIN | (wants_write ? POLLOUT : 0));
+    return remote_link_events(
+        &link->wire,
+        link->peer && poise_dedup_peer_output(link->peer, &data) > 0);
 }
 
 uint64_t tunnel_link_due(const struct tunnel_link *link)
@@ -777,14 +657,4 @@ uint64_t tunnel_link_due(const struct tunnel_link *link)
         }
     }
     return due;
-}
-
-void tunnel_link_bytes(const struct tunnel_link *link, uint64_t *out,
-                       uint64_t *in)
-{
-    *out = link->out_bytes;
-    *in = link->in_bytes;
-    if (link->tls) {
-        tunnel_tls_bytes(link->tls, out, in);
-    }
 }

@@ -29,8 +29,8 @@ static int progress(const struct tunnel_link *link)
 {
     uint64_t out, in;
 
-    tunnel_link_bytes(link, &out, &in);
-    return (in > 0) + (link->state == TUNNEL_RUNNING && link->tls);
+    remote_link_bytes(&link->wire, &out, &in);
+    return (in > 0) + (link->peer && link->wire.tls);
 }
 
 /* How many of them are of the same address as `who`. */

@@ -11,19 +11,19 @@ static int parse(const char *text, struct tunnel_route *out)
 {
     const char *equals = strchr(text, '='), *comma = strchr(text, ',');
     struct poise_buf copy = {0}, target = {0};
-    struct tunnel_name name;
+    struct remote_name name;
     int code = 0;
 
     if (equals && (!comma || equals < comma)) {
         code = poise_buf_append(&copy, text, (size_t)(equals - text));
-        code = code < 0 ? code : tunnel_name_parse(poise_buf_str(&copy), &name);
+        code = code < 0 ? code : remote_name_parse(poise_buf_str(&copy), &name);
         text = equals + 1;
         if (code == 0 && !name.host[0]) {
             code = poise_error_set(EINVAL, "use segmenter", text,
                                    "it is for HOST:PORT");
         }
         if (code == 0) {
-            tunnel_name_put(&name, &target);
+            remote_name_put(&name, &target);
             out->target = strdup(poise_buf_str(&target));
             code =
                 out->target ? 0 : poise_error_set(ENOMEM, "keep", text, NULL);

@@ -73,7 +73,7 @@ static void add_link(struct poise_remote_tunnel_stats *stats,
 {
     uint64_t out, in;
 
-    tunnel_link_bytes(link, &out, &in);
+    remote_link_bytes(&link->wire, &out, &in);
     stats->link_out_bytes += out;
     stats->link_in_bytes += in;
     if (link->peer) {
@@ -98,10 +98,10 @@ struct poise_remote_tunnel_stats tunnel_stats(const struct tunnel *tunnel)
 /* ---- opening ------------------------------------------------------------ */
 
 /* Only this machine may connect to what is not enciphered. */
-static int check_open(const struct tunnel_target *target,
-                      const struct tunnel_keys *keys, const char *doing)
+static int check_open(const struct remote_target *target,
+                      const struct remote_keys *keys, const char *doing)
 {
-    return keys || tunnel_is_loopback(target)
+    return keys || remote_is_loopback(target)
                ? 0
                : poise_error_set(EINVAL, doing, target->text,
                                  "it is beyond this machine, and there is "
@@ -113,23 +113,23 @@ static int resolve_via(struct tunnel *tunnel)
 {
     int code;
 
-    tunnel_target_free(&tunnel->via);
-    code = tunnel_resolve(&tunnel->via_name, false, &tunnel->via);
+    remote_target_free(&tunnel->via);
+    code = remote_resolve(&tunnel->via_name, false, &tunnel->via);
     return code < 0 ? code
                     : check_open(&tunnel->via, tunnel->via_keys, "connect to");
 }
 
 static int add_listener(struct tunnel *tunnel, enum tunnel_listener_kind kind,
-                        const struct tunnel_name *name,
-                        const struct tunnel_keys *keys, char *target)
+                        const struct remote_name *name,
+                        const struct remote_keys *keys, char *target)
 {
     static const char *const words[] = {"forwards %s to %s%s",
                                         "serves at %s%s%s",
                                         "shows figures at http://%s/%s%s"};
     struct tunnel_listener *made = &tunnel->listeners[tunnel->listener_count];
-    struct tunnel_target at;
+    struct remote_target at;
     struct poise_buf where = {0};
-    int code = tunnel_resolve(name, true, &at);
+    int code = remote_resolve(name, true, &at);
 
     if (code < 0) {
         free(target);
@@ -137,9 +137,9 @@ static int add_listener(struct tunnel *tunnel, enum tunnel_listener_kind kind,
     }
     code = check_open(&at, keys, "listen at");
     if (code == 0) {
-        code = tunnel_listen(&at, &where);
+        code = remote_listen(&at, &where);
     }
-    tunnel_target_free(&at);
+    remote_target_free(&at);
     if (code < 0) {
         free(target);
     } else {
@@ -155,14 +155,14 @@ static int add_listener(struct tunnel *tunnel, enum tunnel_listener_kind kind,
 
 static int open_forward(struct tunnel *tunnel, const char *text)
 {
-    struct tunnel_name listen, target;
+    struct remote_name listen, target;
     struct poise_buf to = {0};
-    int code = tunnel_forward_parse(text, &listen, &target);
+    int code = remote_forward_parse(text, &listen, &target);
 
     if (code < 0) {
         return code;
     }
-    tunnel_name_put(&target, &to);
+    remote_name_put(&target, &to);
     poise_buf_str(&to);
     if (to.error) {
         poise_buf_free(&to);
@@ -173,10 +173,10 @@ static int open_forward(struct tunnel *tunnel, const char *text)
 }
 
 static int open_other(struct tunnel *tunnel, enum tunnel_listener_kind kind,
-                      const char *text, const struct tunnel_keys *keys)
+                      const char *text, const struct remote_keys *keys)
 {
-    struct tunnel_name name;
-    int code = tunnel_name_parse(text, &name);
+    struct remote_name name;
+    int code = remote_name_parse(text, &name);
 
     return code < 0 ? code : add_listener(tunnel, kind, &name, keys, NULL);
 }
@@ -191,11 +191,11 @@ static int resolve_allowed(struct tunnel *tunnel)
         return -ENOMEM;
     }
     for (size_t i = 0; i < options->allow_count; i++) {
-        struct tunnel_name name;
-        int code = tunnel_name_parse(options->allow[i], &name);
+        struct remote_name name;
+        int code = remote_name_parse(options->allow[i], &name);
 
         if (code == 0) {
-            code = tunnel_resolve(&name, false, &tunnel->allowed[i]);
+            code = remote_resolve(&name, false, &tunnel->allowed[i]);
         }
         if (code < 0) {
             return code;
@@ -227,15 +227,22 @@ static int check_options(const struct poise_remote_tunnel_options *options)
 static int open_all(struct tunnel *tunnel)
 {
     const struct poise_remote_tunnel_options *options = &tunnel->options;
+    struct remote_key_files files = {
+        .secret = options->secret,
+        .cert = options->cert,
+        .key = options->key,
+        .ca = options->ca,
+        .peer_name = options->peer_name,
+    };
     int code = resolve_allowed(tunnel);
 
     if (code == 0 && options->serve) {
-        code = tunnel_keys_create(options, true, &tunnel->serve_keys);
+        code = remote_keys_create(&files, true, &tunnel->serve_keys);
     }
     if (code == 0 && options->via) {
-        code = tunnel_keys_create(options, false, &tunnel->via_keys);
+        code = remote_keys_create(&files, false, &tunnel->via_keys);
         code = code < 0 ? code
-                        : tunnel_name_parse(options->via, &tunnel->via_name);
+                        : remote_name_parse(options->via, &tunnel->via_name);
         if (code == 0 && !tunnel->via_keys) {
             /* Wrong for good, unlike a name that is not known now. */
             code = resolve_via(tunnel);
@@ -324,11 +331,11 @@ void tunnel_destroy(struct tunnel *tunnel)
         free(tunnel->listeners[i].target);
     }
     for (size_t i = 0; i < tunnel->allowed_count; i++) {
-        tunnel_target_free(&tunnel->allowed[i]);
+        remote_target_free(&tunnel->allowed[i]);
     }
-    tunnel_target_free(&tunnel->via);
-    tunnel_keys_destroy(tunnel->serve_keys);
-    tunnel_keys_destroy(tunnel->via_keys);
+    remote_target_free(&tunnel->via);
+    remote_keys_destroy(tunnel->serve_keys);
+    remote_keys_destroy(tunnel->via_keys);
     tunnel_caches_close(tunnel);
     tunnel_routes_free(tunnel);
     free(tunnel->allowed);
@@ -363,9 +370,9 @@ static void turn_away(const struct tunnel *tunnel)
         int fd = 0;
 
         while (listener->kind == TUNNEL_FORWARDS && fd >= 0) {
-            fd = tunnel_accept(listener->fd);
+            fd = remote_accept(listener->fd);
             if (fd >= 0) {
-                tunnel_close_hard(fd);
+                remote_close_hard(fd);
             }
         }
     }
@@ -429,7 +436,7 @@ static uint64_t collect(struct tunnel *tunnel)
         sooner(&due, at->pause_ns > tunnel->now_ns ? at->pause_ns : 0);
     }
     for (struct tunnel_link *at = tunnel->links; at; at = at->next) {
-        want(tunnel, at->fd, tunnel_link_events(at), &at->slot);
+        want(tunnel, at->wire.fd, tunnel_link_events(at), &at->slot);
         sooner(&due, tunnel_link_due(at));
         for (unsigned i = 0; i < at->count; i++) {
             struct tunnel_conn *conn = at->conns[i];
@@ -549,7 +556,7 @@ static void refuse(struct tunnel *tunnel, struct tunnel_listener *listener,
     }
     listener->is_refusing = true;
     if (fd >= 0) {
-        tunnel_close_hard(fd);
+        remote_close_hard(fd);
         tunnel->stats.refused += listener->kind == TUNNEL_FORWARDS;
     }
     if (code != -EUSERS) {
@@ -561,7 +568,7 @@ static void refuse(struct tunnel *tunnel, struct tunnel_listener *listener,
 static void answer(struct tunnel *tunnel, struct tunnel_listener *listener)
 {
     for (int i = 0; i < TUNNEL_ACCEPTS && may_accept(tunnel, listener); i++) {
-        int fd = tunnel_accept(listener->fd), code;
+        int fd = remote_accept(listener->fd), code;
 
         if (fd == -EAGAIN) {
             return;
@@ -663,6 +670,11 @@ int tunnel_turn(struct tunnel *tunnel, uint64_t most_ns)
         tunnel_strangers_tell(tunnel);
     }
     return 0;
+}
+
+int poise_remote_tunnel_secret(const char *path)
+{
+    return remote_secret_make(path);
 }
 
 int poise_remote_tunnel(const struct poise_remote_tunnel_options *options,

@@ -25,7 +25,7 @@ static void check(bool holds)
 struct scene {
     struct tunnel tunnel;
     struct tunnel_cache cache;
-    struct tunnel_target target; /* it has no address: nothing is connected */
+    struct remote_target target; /* it has no address: nothing is connected */
     struct tunnel_link *link;
     struct poise_dedup_store *store; /* of who speaks */
     struct poise_dedup_peer *speaker;

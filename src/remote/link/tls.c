@@ -2,7 +2,9 @@
  * TLS 1.3 between the two ends, with a secret that both have or with
  * certificates that both show. An end that has neither gets no answer.
  */
-#include "internal.h"
+#include "link.h"
+
+#include <poise/dedup.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +28,7 @@ static const unsigned char identity[] = "poise tunnel 1";
 /* TLS_AES_128_GCM_SHA256, which a secret is bound to. */
 static const unsigned char suite[2] = {0x13, 0x01};
 
-struct tunnel_keys {
+struct remote_keys {
     SSL_CTX *context;
     bool serves;
     const char *peer_name; /* borrowed */
@@ -34,9 +36,9 @@ struct tunnel_keys {
     size_t secret_len; /* 0: certificates */
 };
 
-struct tunnel_tls {
+struct remote_tls {
     SSL *ssl;
-    const struct tunnel_keys *keys;
+    const struct remote_keys *keys;
     bool wants_write;
 };
 
@@ -63,7 +65,7 @@ static int digit(char c)
 
 /* Hexadecimal digits, and blanks at the end. */
 static int parse_secret(const char *text, size_t len, const char *path,
-                        struct tunnel_keys *keys)
+                        struct remote_keys *keys)
 {
     while (len > 0 && strchr(" \t\r\n", text[len - 1])) {
         len--;
@@ -86,7 +88,7 @@ static int parse_secret(const char *text, size_t len, const char *path,
     return 0;
 }
 
-static int read_secret(const char *path, struct tunnel_keys *keys)
+static int read_secret(const char *path, struct remote_keys *keys)
 {
     char text[FILE_MOST];
     struct stat st;
@@ -112,7 +114,7 @@ static int read_secret(const char *path, struct tunnel_keys *keys)
     return code;
 }
 
-int poise_remote_tunnel_secret(const char *path)
+int remote_secret_make(const char *path)
 {
     static const char digits[] = "0123456789abcdef";
     struct poise_dedup_key random[MADE / POISE_DEDUP_KEY_BYTES];
@@ -149,7 +151,7 @@ int poise_remote_tunnel_secret(const char *path)
 }
 
 /* The secret in OpenSSL's form; NULL without memory. */
-static SSL_SESSION *make_session(SSL *ssl, const struct tunnel_keys *keys)
+static SSL_SESSION *make_session(SSL *ssl, const struct remote_keys *keys)
 {
     const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, suite);
     SSL_SESSION *made = cipher ? SSL_SESSION_new() : NULL;
@@ -164,7 +166,7 @@ static SSL_SESSION *make_session(SSL *ssl, const struct tunnel_keys *keys)
     return NULL;
 }
 
-static const struct tunnel_keys *keys_of(const SSL *ssl)
+static const struct remote_keys *keys_of(const SSL *ssl)
 {
     return SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
 }
@@ -197,7 +199,7 @@ static int find(SSL *ssl, const unsigned char *id, size_t id_len,
 
 /* ---- contexts ----------------------------------------------------------- */
 
-static int use_secret(struct tunnel_keys *keys, const char *path)
+static int use_secret(struct remote_keys *keys, const char *path)
 {
     int code = read_secret(path, keys);
 
@@ -221,41 +223,41 @@ static int use_secret(struct tunnel_keys *keys, const char *path)
     return 0;
 }
 
-static int use_certificates(struct tunnel_keys *keys,
-                            const struct poise_remote_tunnel_options *options)
+static int use_certificates(struct remote_keys *keys,
+                            const struct remote_key_files *files)
 {
-    if (!options->cert || !options->key || !options->ca) {
+    if (!files->cert || !files->key || !files->ca) {
         return poise_error_set(EINVAL, "use certificates", NULL,
                                "it takes a certificate, its key, and the "
                                "authority of the other end's");
     }
-    if (SSL_CTX_use_certificate_chain_file(keys->context, options->cert) != 1) {
-        return failed(EINVAL, "use certificate", options->cert);
+    if (SSL_CTX_use_certificate_chain_file(keys->context, files->cert) != 1) {
+        return failed(EINVAL, "use certificate", files->cert);
     }
-    if (SSL_CTX_use_PrivateKey_file(keys->context, options->key,
+    if (SSL_CTX_use_PrivateKey_file(keys->context, files->key,
                                     SSL_FILETYPE_PEM) != 1 ||
         SSL_CTX_check_private_key(keys->context) != 1) {
-        return failed(EINVAL, "use key", options->key);
+        return failed(EINVAL, "use key", files->key);
     }
-    if (SSL_CTX_load_verify_locations(keys->context, options->ca, NULL) != 1) {
-        return failed(EINVAL, "use authority", options->ca);
+    if (SSL_CTX_load_verify_locations(keys->context, files->ca, NULL) != 1) {
+        return failed(EINVAL, "use authority", files->ca);
     }
     return 0;
 }
 
-int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
-                       bool serves, struct tunnel_keys **out)
+int remote_keys_create(const struct remote_key_files *files, bool serves,
+                       struct remote_keys **out)
 {
-    bool certified = options->cert || options->key || options->ca;
-    struct tunnel_keys *made;
+    bool certified = files->cert || files->key || files->ca;
+    struct remote_keys *made;
     int code;
 
-    if (!options->secret && !certified) {
+    if (!files->secret && !certified) {
         *out = NULL;
         return 0;
     }
-    if (options->secret && certified) {
-        return poise_error_set(EINVAL, "use certificates", options->cert,
+    if (files->secret && certified) {
+        return poise_error_set(EINVAL, "use certificates", files->cert,
                                "there is a secret, too; take one of them");
     }
     made = poise_alloc(1, sizeof *made);
@@ -263,7 +265,7 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
         return -ENOMEM;
     }
     made->serves = serves;
-    made->peer_name = options->peer_name;
+    made->peer_name = files->peer_name;
     made->context =
         SSL_CTX_new(serves ? TLS_server_method() : TLS_client_method());
     if (!made->context ||
@@ -279,18 +281,18 @@ int tunnel_keys_create(const struct poise_remote_tunnel_options *options,
                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_verify(made->context,
                        SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    code = options->secret ? use_secret(made, options->secret)
-                           : use_certificates(made, options);
+    code = files->secret ? use_secret(made, files->secret)
+                         : use_certificates(made, files);
     if (code == 0) {
         *out = made;
         return 0;
     }
 destroy_made:
-    tunnel_keys_destroy(made);
+    remote_keys_destroy(made);
     return code;
 }
 
-void tunnel_keys_destroy(struct tunnel_keys *keys)
+void remote_keys_destroy(struct remote_keys *keys)
 {
     if (keys) {
         SSL_CTX_free(keys->context);
@@ -308,10 +310,10 @@ static int expect_name(SSL *ssl, const char *name)
            SSL_set1_host(ssl, name) == 1;
 }
 
-int tunnel_tls_create(const struct tunnel_keys *keys, int fd, const char *host,
-                      struct tunnel_tls **out)
+int remote_tls_create(const struct remote_keys *keys, int fd, const char *host,
+                      struct remote_tls **out)
 {
-    struct tunnel_tls *made = poise_alloc(1, sizeof *made);
+    struct remote_tls *made = poise_alloc(1, sizeof *made);
     const char *name = keys->peer_name ? keys->peer_name : host;
 
     if (!made) {
@@ -322,7 +324,7 @@ int tunnel_tls_create(const struct tunnel_keys *keys, int fd, const char *host,
     if (!made->ssl || SSL_set_fd(made->ssl, fd) != 1 ||
         (keys->secret_len == 0 && name && !expect_name(made->ssl, name))) {
         int code = failed(ENOMEM, "set up TLS", NULL);
-        tunnel_tls_destroy(made);
+        remote_tls_destroy(made);
         return code;
     }
     if (keys->serves) {
@@ -334,7 +336,7 @@ int tunnel_tls_create(const struct tunnel_keys *keys, int fd, const char *host,
     return 0;
 }
 
-void tunnel_tls_destroy(struct tunnel_tls *tls)
+void remote_tls_destroy(struct remote_tls *tls)
 {
     if (tls) {
         SSL_free(tls->ssl);
@@ -345,7 +347,7 @@ void tunnel_tls_destroy(struct tunnel_tls *tls)
 
 /* What a call that did not succeed means: 0 for the end, -EAGAIN, or the
  * error, set. */
-static int explain(struct tunnel_tls *tls, int rc, const char *doing)
+static int explain(struct remote_tls *tls, int rc, const char *doing)
 {
     int code = errno, what = SSL_get_error(tls->ssl, rc);
 
@@ -371,7 +373,7 @@ static int explain(struct tunnel_tls *tls, int rc, const char *doing)
     }
 }
 
-int tunnel_tls_shake(struct tunnel_tls *tls)
+int remote_tls_shake(struct remote_tls *tls)
 {
     static const char doing[] = "agree on keys with the other end";
     int code;
@@ -392,7 +394,7 @@ int tunnel_tls_shake(struct tunnel_tls *tls)
                       : poise_error_set(ECONNRESET, doing, NULL, "it hung up");
 }
 
-ssize_t tunnel_tls_read(struct tunnel_tls *tls, void *data, size_t len)
+ssize_t remote_tls_read(struct remote_tls *tls, void *data, size_t len)
 {
     size_t bytes_read = 0;
     int code;
@@ -404,7 +406,7 @@ ssize_t tunnel_tls_read(struct tunnel_tls *tls, void *data, size_t len)
                      : explain(tls, code, "read from the other end");
 }
 
-ssize_t tunnel_tls_write(struct tunnel_tls *tls, const void *data, size_t len)
+ssize_t remote_tls_write(struct remote_tls *tls, const void *data, size_t len)
 {
     size_t done = 0;
     int code;
@@ -421,7 +423,7 @@ ssize_t tunnel_tls_write(struct tunnel_tls *tls, const void *data, size_t len)
                : code;
 }
 
-void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out, uint64_t *in)
+void remote_tls_bytes(const struct remote_tls *tls, uint64_t *out, uint64_t *in)
 {
     BIO *bio = SSL_get_rbio(tls->ssl);
 
@@ -429,18 +431,18 @@ void tunnel_tls_bytes(const struct tunnel_tls *tls, uint64_t *out, uint64_t *in)
     *in = BIO_number_read(bio);
 }
 
-bool tunnel_tls_identity(const struct tunnel_tls *tls,
-                         unsigned char out[TUNNEL_IDENTITY])
+bool remote_tls_identity(const struct remote_tls *tls,
+                         unsigned char out[REMOTE_IDENTITY_BYTES])
 {
     X509 *cert = SSL_get1_peer_certificate(tls->ssl);
     unsigned len = 0;
     bool has_one = cert && X509_pubkey_digest(cert, EVP_sha256(), out, &len);
 
     X509_free(cert);
-    return has_one && len == TUNNEL_IDENTITY;
+    return has_one && len == REMOTE_IDENTITY_BYTES;
 }
 
-bool tunnel_tls_wants_write(const struct tunnel_tls *tls)
+bool remote_tls_wants_write(const struct remote_tls *tls)
 {
     return tls->wants_write;
 }

@@ -1,5 +1,5 @@
 /* Names of hosts and ports, and the sockets that they lead to. */
-#include "internal.h"
+#include "link.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ static int split(const char *text, struct field fields[FIELDS])
 }
 
 static int take(const char *text, const struct field *host,
-                const struct field *port, struct tunnel_name *out)
+                const struct field *port, struct remote_name *out)
 {
     static const struct field none = {"", 0};
 
@@ -81,7 +81,7 @@ static int take(const char *text, const struct field *host,
     return 0;
 }
 
-int tunnel_name_parse(const char *text, struct tunnel_name *out)
+int remote_name_parse(const char *text, struct remote_name *out)
 {
     struct field fields[FIELDS];
     int count = split(text, fields);
@@ -93,8 +93,8 @@ int tunnel_name_parse(const char *text, struct tunnel_name *out)
     return take(text, count == 2 ? &fields[0] : NULL, &fields[count - 1], out);
 }
 
-int tunnel_forward_parse(const char *text, struct tunnel_name *listen,
-                         struct tunnel_name *target)
+int remote_forward_parse(const char *text, struct remote_name *listen,
+                         struct remote_name *target)
 {
     struct field fields[FIELDS];
     int count = split(text, fields), err;
@@ -109,7 +109,7 @@ int tunnel_forward_parse(const char *text, struct tunnel_name *listen,
                    : take(text, &fields[count - 2], &fields[count - 1], target);
 }
 
-void tunnel_name_put(const struct tunnel_name *name, struct poise_buf *out)
+void remote_name_put(const struct remote_name *name, struct poise_buf *out)
 {
     const char *host = name->host[0] ? name->host : "127.0.0.1";
 
@@ -119,8 +119,8 @@ void tunnel_name_put(const struct tunnel_name *name, struct poise_buf *out)
 
 /* ---- addresses ---------------------------------------------------------- */
 
-int tunnel_resolve(const struct tunnel_name *name, bool listens,
-                   struct tunnel_target *out)
+int remote_resolve(const struct remote_name *name, bool listens,
+                   struct remote_target *out)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = listens ? AI_PASSIVE : 0};
@@ -129,8 +129,8 @@ int tunnel_resolve(const struct tunnel_name *name, bool listens,
     int rc = getaddrinfo(name->host[0] ? name->host : "127.0.0.1", name->port,
                          &hints, &found);
 
-    *out = (struct tunnel_target){0};
-    tunnel_name_put(name, &text);
+    *out = (struct remote_target){0};
+    remote_name_put(name, &text);
     if (rc != 0) {
         int code = rc == EAI_SYSTEM    ? errno
                    : rc == EAI_MEMORY  ? ENOMEM
@@ -141,7 +141,7 @@ int tunnel_resolve(const struct tunnel_name *name, bool listens,
         poise_buf_free(&text);
         return -code;
     }
-    for (struct addrinfo *at = found; at && out->count < TUNNEL_ADDRESSES;
+    for (struct addrinfo *at = found; at && out->count < REMOTE_ADDRESSES;
          at = at->ai_next) {
         if (at->ai_addrlen <= sizeof out->at[0]) {
             memcpy(&out->at[out->count], at->ai_addr, at->ai_addrlen);
@@ -158,10 +158,10 @@ int tunnel_resolve(const struct tunnel_name *name, bool listens,
     return 0;
 }
 
-void tunnel_target_free(struct tunnel_target *target)
+void remote_target_free(struct remote_target *target)
 {
     free(target->text);
-    *target = (struct tunnel_target){0};
+    *target = (struct remote_target){0};
 }
 
 static bool is_own(const struct sockaddr_storage *at)
@@ -179,7 +179,7 @@ static bool is_own(const struct sockaddr_storage *at)
     return false;
 }
 
-bool tunnel_is_loopback(const struct tunnel_target *target)
+bool remote_is_loopback(const struct remote_target *target)
 {
     for (unsigned i = 0; i < target->count; i++) {
         if (!is_own(&target->at[i])) {
@@ -192,18 +192,18 @@ bool tunnel_is_loopback(const struct tunnel_target *target)
 static void put_address(const struct sockaddr_storage *at, socklen_t len,
                         struct poise_buf *out)
 {
-    struct tunnel_name name;
+    struct remote_name name;
 
     if (getnameinfo((const struct sockaddr *)at, len, name.host,
                     sizeof name.host, name.port, sizeof name.port,
                     NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
-        tunnel_name_put(&name, out);
+        remote_name_put(&name, out);
     } else {
         poise_buf_puts(out, "somewhere");
     }
 }
 
-void tunnel_peer_put(int fd, struct poise_buf *out)
+void remote_peer_put(int fd, struct poise_buf *out)
 {
     struct sockaddr_storage at = {0};
     socklen_t len = sizeof at;
@@ -212,13 +212,13 @@ void tunnel_peer_put(int fd, struct poise_buf *out)
     put_address(&at, len, out);
 }
 
-void tunnel_source_of(int fd, unsigned char out[TUNNEL_SOURCE])
+void remote_source_of(int fd, unsigned char out[REMOTE_SOURCE_BYTES])
 {
     enum { NETWORK = 8, MAPPED = 12 };
     struct sockaddr_storage at = {0};
     socklen_t len = sizeof at;
 
-    memset(out, 0, TUNNEL_SOURCE);
+    memset(out, 0, REMOTE_SOURCE_BYTES);
     getpeername(fd, (struct sockaddr *)&at, &len);
     if (at.ss_family == AF_INET) {
         const struct sockaddr_in *in = (const void *)&at;
@@ -227,7 +227,8 @@ void tunnel_source_of(int fd, unsigned char out[TUNNEL_SOURCE])
         const struct in6_addr *in =
             &((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr;
         if (IN6_IS_ADDR_V4MAPPED(in)) {
-            memcpy(out + MAPPED, in->s6_addr + MAPPED, TUNNEL_SOURCE - MAPPED);
+            memcpy(out + MAPPED, in->s6_addr + MAPPED,
+                   REMOTE_SOURCE_BYTES - MAPPED);
         } else {
             memcpy(out, in->s6_addr, NETWORK);
         }
@@ -246,7 +247,7 @@ static int new_socket(int family)
     return fd >= 0 ? fd : -(code ? code : errno);
 }
 
-int tunnel_listen(const struct tunnel_target *target, struct poise_buf *where)
+int remote_listen(const struct remote_target *target, struct poise_buf *where)
 {
     int one = 1, code = EADDRNOTAVAIL;
 
@@ -272,7 +273,7 @@ int tunnel_listen(const struct tunnel_target *target, struct poise_buf *where)
     return poise_error_set(code, "listen at", target->text, NULL);
 }
 
-int tunnel_connect(const struct tunnel_target *target, unsigned number)
+int remote_connect(const struct remote_target *target, unsigned number)
 {
     const struct sockaddr_storage *at = &target->at[number];
     int fd = new_socket(at->ss_family), code;
@@ -289,7 +290,7 @@ int tunnel_connect(const struct tunnel_target *target, unsigned number)
     return poise_error_set(code, "connect to", target->text, NULL);
 }
 
-int tunnel_connected(int fd)
+int remote_connected(int fd)
 {
     int code = 0;
     socklen_t len = sizeof code;
@@ -300,7 +301,7 @@ int tunnel_connected(int fd)
     return -code;
 }
 
-int tunnel_accept(int fd)
+int remote_accept(int fd)
 {
     int code = poise_fault_check(POISE_FAULT_OPEN);
     int bytes_read =
@@ -317,21 +318,21 @@ int tunnel_accept(int fd)
     return poise_error_set(code, "accept a connection", NULL, NULL);
 }
 
-void tunnel_guard(int fd)
+void remote_guard(int fd)
 {
     struct linger now = {.l_onoff = 1};
 
-    tunnel_no_delay(fd);
+    remote_no_delay(fd);
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
 
-void tunnel_close_hard(int fd)
+void remote_close_hard(int fd)
 {
-    tunnel_guard(fd);
+    remote_guard(fd);
     close(fd);
 }
 
-void tunnel_close_done(int fd)
+void remote_close_done(int fd)
 {
     struct linger later = {.l_onoff = 0};
 
@@ -339,14 +340,14 @@ void tunnel_close_done(int fd)
     close(fd);
 }
 
-void tunnel_no_delay(int fd)
+void remote_no_delay(int fd)
 {
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-bool tunnel_is_full(int fd, size_t *busy)
+bool remote_is_full(int fd, size_t *busy)
 {
     struct tcp_info info = {0};
     socklen_t len = sizeof info;
@@ -367,11 +368,11 @@ bool tunnel_is_full(int fd, size_t *busy)
     return info.tcpi_notsent_bytes >= most;
 }
 
-void tunnel_watch(int fd)
+void remote_watch(int fd)
 {
     int one = 1, idle = KEEP_IDLE_S, probes = KEEP_PROBES, ms = GIVE_UP_MS;
 
-    tunnel_no_delay(fd);
+    remote_no_delay(fd);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);

@@ -33,12 +33,21 @@ struct poise_coll_tree;
 POISE_API int poise_coll_tree_make(const struct poise_world *world,
                                    const char *shape,
                                    struct poise_coll_tree **out);
+/** The same for `size` ranks of which all that is known is where they are. */
+POISE_API int poise_coll_tree_shape(const struct poise_placement *places,
+                                    int size, const char *shape,
+                                    struct poise_coll_tree **out);
 /**
  * Read a tree file on rank 0, and check it on every rank. Collective; agrees.
  * -EINVAL names the line: syntax, unknown rank or host, a cycle, a rank that
  * joins nobody, shared memory between nodes.
  */
 POISE_API int poise_coll_tree_read(struct poise_world *world, const char *path,
+                                   struct poise_coll_tree **out);
+/** Read a tree file that names no hosts, alone, for `size` ranks; whether ranks
+ * share a node is not looked at. Local. Owned by the caller. -EINVAL as above;
+ * errors of open and read. */
+POISE_API int poise_coll_tree_load(const char *path, int size,
                                    struct poise_coll_tree **out);
 /** A tree in which rank r joins parents[r]; -1: it is a root. Local. Owned by
  * the caller. -EINVAL: a circle, no root, an unknown rank. */

@@ -73,6 +73,10 @@ struct poise_tune_options {
     double worth;   /**< a gain of less counts as none, and after four such
                        trials in a row the analysis ends; 0: 0.02 */
     double change;  /**< of a settled call's time that is a change; 0: 0.2 */
+    /** Calls are a program's, which does something else between them: what
+     * counts is the time from the last arrival to the last departure, not that
+     * from one call to the next. */
+    bool of_program;
 };
 
 /** A tuner of calls that go over `tree` (copied), of `size` ranks. */
@@ -87,9 +91,9 @@ POISE_API void poise_tuner_destroy(struct poise_tuner *tuner);
 #define POISE_TUNE_CALLS 33
 
 /** Add a call of the present tree: spans[rank], with hops, in order of their
- * sequence. A call whose hops are missing, or are of another tree, is
- * ignored. */
-POISE_API void poise_tuner_add(struct poise_tuner *tuner,
+ * sequence. A call whose hops are missing, or are of another tree, is ignored,
+ * as are those behind the first POISE_TUNE_CALLS: false. */
+POISE_API bool poise_tuner_add(struct poise_tuner *tuner,
                                const struct poise_monitor_span *spans);
 
 struct poise_tune_step {
@@ -120,8 +124,9 @@ poise_tuner_best(const struct poise_tuner *tuner, double *call_ns);
  * each with the lowest rank of every node in turn in the place of the first
  * root; no tree twice. Owned by the caller: poise_tune_trees_free.
  */
-POISE_API int poise_tune_trees_make(const struct poise_world *world,
-                                    struct poise_tune_tree **out, int *count);
+POISE_API int poise_tune_trees_make(const struct poise_placement *places,
+                                    int size, struct poise_tune_tree **out,
+                                    int *count);
 POISE_API void poise_tune_trees_free(struct poise_tune_tree *trees, int count);
 
 /* ---- calls to tune by -----------------------------------------------------
@@ -160,6 +165,62 @@ POISE_API int poise_tune_loop_use(struct poise_tune_loop *loop,
                                   const struct poise_coll_tree *tree);
 POISE_API const struct poise_coll_tree *
 poise_tune_loop_tree(const struct poise_tune_loop *loop);
+
+/* ---- a program that runs --------------------------------------------------
+ */
+
+/**
+ * Tunes the tree of a program's MPI_COMM_WORLD while it runs: is told of its
+ * calls by a monitor, and writes the tree that comes next into the file at
+ * which the program's rank 0 looks (POISE_TREE_WATCH, docs/tune.md). Of
+ * allreduces and barriers it is the kind that counts in which ranks spend most
+ * time at first: an operation, with messages that differ in length by less than
+ * four times.
+ */
+struct poise_tune_live;
+
+/** Told of each trial, `number` from 1; `step` until it returns. Of a settled
+ * tree that stays so the reason is empty. */
+typedef void poise_tune_live_fn(const struct poise_tune_step *step, int number,
+                                void *arg);
+
+struct poise_tune_live_options {
+    const char *path; /**< the tree file; copied */
+    /** Where ranks are: by their hosts, as the scope that the monitor's reader
+     * reads has them, borrowed; else as `topology` says (poise_world_options).
+     */
+    const struct poise_scope *scope;
+    const char *topology;
+    poise_tune_live_fn *tell; /**< NULL: nobody is told */
+    void *arg;
+};
+/** The monitor is borrowed, and outlives it. -ENOMEM; -ENOSPC: as
+ * poise_monitor_on_call. */
+POISE_API int
+poise_tune_live_create(struct poise_monitor *monitor,
+                       const struct poise_tune_live_options *options,
+                       struct poise_tune_live **out);
+POISE_API void poise_tune_live_destroy(struct poise_tune_live *live);
+/** Look at the calls that have come: behind each poll of the reader. An error
+ * ends the tuning for good: -ENOMEM, or of writing the file. */
+POISE_API int poise_tune_live_look(struct poise_tune_live *live);
+
+struct poise_tune_live_state {
+    const char *operation; /**< that is tuned for; NULL: none has come */
+    uint64_t bytes;        /**< of a rank's part */
+    double first_ns;       /**< a call over the first tree, or behind the last
+                              change */
+    double best_ns;        /**< over the best one */
+    uint64_t waited;       /**< calls since the last tree was written that still
+                              went over another one */
+    int trials, trees;     /**< and how many trees were used in them */
+    int changes;           /**< of load or links, behind which all began anew */
+    bool is_settled;
+};
+/** What came of it; the file holds the best tree. The program has ended, or may
+ * go on. Errors of poise_tune_live_look. */
+POISE_API int poise_tune_live_end(struct poise_tune_live *live,
+                                  struct poise_tune_live_state *out);
 
 #ifdef __cplusplus
 }

@@ -176,6 +176,28 @@ static void test_wrong_shapes(void **state)
 
 /* ---- files of a whole world --------------------------------------------- */
 
+static void test_load(void **state)
+{
+    (void)state;
+    char path[TEMPORARY_BYTES];
+    struct poise_coll_tree *tree;
+    int fd = mkstemp(temporary_name(path, "tree"));
+    assert_true(fd >= 0);
+    dprintf(fd, "poise-tree 1\nrank 2 root\nrank 0-1 joins rank 2\n");
+    assert_int_equal(poise_coll_tree_load(path, 3, &tree), 0);
+    expect_parents(tree, "2 2 -1");
+    poise_coll_tree_free(tree);
+    /* A rank that nobody speaks of, one too many, a host. */
+    assert_int_equal(poise_coll_tree_load(path, 4, &tree), -EINVAL);
+    assert_non_null(strstr(poise_error_last()->why, "rank 3 joins nobody"));
+    assert_int_equal(poise_coll_tree_load(path, 2, &tree), -EINVAL);
+    dprintf(fd, "host here joins rank 0\n");
+    assert_int_equal(poise_coll_tree_load(path, 3, &tree), -EINVAL);
+    close(fd);
+    unlink(path);
+    assert_int_equal(poise_coll_tree_load(path, 3, &tree), -ENOENT);
+}
+
 static int read_file(struct poise_world *world, void *arg)
 {
     struct poise_coll_tree *tree;
@@ -214,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_files),        cmocka_unit_test(test_wrong_lines),
         cmocka_unit_test(test_faults),       cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_wrong_shapes), cmocka_unit_test(test_read),
+        cmocka_unit_test(test_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,10 +42,15 @@ static void close_world(struct poise_world **worlds, int size)
 struct poise_tune_tree *hops_trees(int size, const char *topology, int *count)
 {
     struct poise_world **worlds = open_world(size, topology);
+    struct poise_placement *places = must((size_t)size, sizeof *places);
     struct poise_tune_tree *trees;
-    if (poise_tune_trees_make(worlds[0], &trees, count) < 0) {
+    for (int rank = 0; rank < size; rank++) {
+        places[rank] = poise_world_placement(worlds[0], rank);
+    }
+    if (poise_tune_trees_make(places, size, &trees, count) < 0) {
         abort();
     }
+    free(places);
     close_world(worlds, size);
     return trees;
 }

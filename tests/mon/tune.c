@@ -14,6 +14,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define US 1e3
 
@@ -273,6 +275,194 @@ static void changes_are_followed(void **state)
     hops_free(hops);
 }
 
+/* ---- a program that runs --------------------------------------------------
+ */
+
+/* What `live` would do to a program: its ranks take the file's tree some calls
+ * after it was written, as rank 0's looks at it have them do. */
+struct guest {
+    struct hops *hops;
+    struct poise_monitor *monitor;
+    struct poise_tune_live *live;
+    struct poise_monitor_span *spans;
+    struct poise_coll_tree *tree;
+    uint32_t operations[2];
+    uint32_t group;
+    char path[64];
+    int told, changes;
+    char first[256];
+};
+
+static void hear(const struct poise_tune_step *step, int number, void *arg)
+{
+    struct guest *guest = arg;
+    assert_int_equal(number, ++guest->told);
+    guest->changes += step->has_changed;
+    if (number == 1) {
+        snprintf(guest->first, sizeof guest->first, "%s", step->reason);
+    }
+}
+
+static void guest_begin(struct guest *guest, int size, const char *shape)
+{
+    snprintf(guest->path, sizeof guest->path, "/tmp/poise-live-%d", getpid());
+    unlink(guest->path);
+    guest->hops = hops_make(size, "3x2x1", 60 * US, 4000 * US, 25 * US, 5);
+    guest->hops->noise = 0.02;
+    guest->tree = hops_shape(size, "3x2x1", shape);
+    guest->spans = calloc((size_t)size, sizeof *guest->spans);
+    assert_int_equal(poise_monitor_create(NULL, &guest->monitor), 0);
+    struct poise_tune_live_options options = {
+        .path = guest->path, .topology = "3x2x1", .tell = hear, .arg = guest};
+    assert_int_equal(
+        poise_tune_live_create(guest->monitor, &options, &guest->live), 0);
+    guest->operations[0] =
+        (uint32_t)poise_monitor_name(guest->monitor, "MPI_Allreduce");
+    guest->operations[1] =
+        (uint32_t)poise_monitor_name(guest->monitor, "MPI_Bcast");
+    guest->group = (uint32_t)poise_monitor_group(guest->monitor, 1,
+                                                 "MPI_COMM_WORLD", size);
+}
+
+static void guest_end(struct guest *guest)
+{
+    poise_tune_live_destroy(guest->live);
+    poise_monitor_destroy(guest->monitor);
+    poise_coll_tree_free(guest->tree);
+    unlink(guest->path);
+    free(guest->spans);
+    hops_free(guest->hops);
+}
+
+/* A call, behind which ranks compute: each for longer than a call takes, and
+ * not equally long each time. */
+static void guest_call(struct guest *guest, int operation, uint64_t bytes)
+{
+    struct hops *hops = guest->hops;
+    for (int rank = 0; rank < hops->size; rank++) {
+        hops->late_ns[rank] = 2e7 + 2e5 * hops_random(&hops->rng);
+    }
+    hops_call(hops, guest->tree, (double)bytes, guest->spans);
+    for (int rank = 0; rank < hops->size; rank++) {
+        struct poise_monitor_span span = guest->spans[rank];
+        span.group = guest->group;
+        span.operation = guest->operations[operation];
+        span.bytes = bytes;
+        poise_monitor_add(guest->monitor, &span);
+    }
+}
+
+/* A step of the program: a small allreduce, a long one now and then, and a
+ * broadcast. What the next small call takes, in a copy of the program. */
+static void guest_steps(struct guest *guest, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        struct poise_coll_tree *tree;
+        guest_call(guest, 0, 8);
+        guest_call(guest, 1, 1024);
+        if (i % 8 == 0) {
+            guest_call(guest, 0, 100000);
+        }
+        if (i % 5 == 0) {
+            assert_int_equal(poise_tune_live_look(guest->live), 0);
+        }
+        if (i % 7 == 0 && access(guest->path, F_OK) == 0) {
+            assert_int_equal(
+                poise_coll_tree_load(guest->path, guest->hops->size, &tree), 0);
+            poise_coll_tree_free(guest->tree);
+            guest->tree = tree;
+        }
+    }
+}
+
+static double guest_time(struct guest *guest)
+{
+    memset(guest->hops->late_ns, 0,
+           (size_t)guest->hops->size * sizeof *guest->hops->late_ns);
+    return hops_time(guest->hops, guest->tree, 8, 40);
+}
+
+static void a_program_is_tuned_while_it_runs(void **state)
+{
+    (void)state;
+    struct guest guest = {0};
+    struct poise_tune_live_state found;
+    guest_begin(&guest, 6, "kary:1");
+    double chain = guest_time(&guest);
+    guest_steps(&guest, 900);
+    double tuned = guest_time(&guest);
+    if (tuned * 2 > chain || guest.told < 3 || guest.changes != 0) {
+        fail_msg("%.0f, then %.0f us, by %d trials: %s", chain / US, tuned / US,
+                 guest.told, guest.first);
+    }
+    assert_non_null(strstr(guest.first, "network"));
+    /* A settled tree is looked at some times a second; what its calls take is
+     * known from the first of these. */
+    usleep(220000);
+    guest_steps(&guest, 30);
+    /* The way between two sites becomes six times as long: both ways. */
+    struct hops *hops = guest.hops;
+    for (int a = 0; a < hops->size; a++) {
+        for (int b = 0; b < hops->size; b++) {
+            if (hops->places[a].site + hops->places[b].site == 1) {
+                hops->way_ns[hops->places[a].node * hops->nodes +
+                             hops->places[b].node] *= 6;
+            }
+        }
+    }
+    double changed = guest_time(&guest);
+    assert_true(changed > 1.5 * tuned);
+    for (int i = 0; i < 20 && guest.changes == 0; i++) {
+        guest_steps(&guest, 30);
+        usleep(220000);
+    }
+    assert_int_equal(guest.changes, 1);
+    guest_steps(&guest, 900);
+    double followed = guest_time(&guest);
+    if (followed * 1.5 > changed) {
+        fail_msg("%.0f, with the longer way %.0f, then %.0f us", tuned / US,
+                 changed / US, followed / US);
+    }
+    assert_int_equal(poise_tune_live_end(guest.live, &found), 0);
+    assert_string_equal(found.operation, "MPI_Allreduce");
+    assert_int_equal(found.bytes, 8);
+    assert_true(found.changes == 1 && found.trees > 3 && found.waited == 0);
+    assert_true(found.best_ns < found.first_ns);
+    guest_end(&guest);
+}
+
+/* What cannot be tuned is left alone: calls without a tree, of other
+ * communicators; and a file that cannot be written is an error, once. */
+static void what_cannot_be_tuned_is_left_alone(void **state)
+{
+    (void)state;
+    struct guest guest = {0};
+    struct poise_tune_live_state found;
+    guest_begin(&guest, 6, "kary:1");
+    uint32_t world = guest.group;
+    guest.group = (uint32_t)poise_monitor_group(guest.monitor, 2, "other", 6);
+    guest_steps(&guest, 100);
+    guest.group = world;
+    for (int i = 0; i < 100; i++) {
+        guest_call(&guest, 1, 8);
+    }
+    assert_int_equal(poise_tune_live_end(guest.live, &found), 0);
+    assert_true(!found.operation && found.trials == 0);
+    assert_int_equal(access(guest.path, F_OK), -1);
+    /* A folder is in its place. */
+    assert_int_equal(mkdir(guest.path, 0700), 0);
+    int code = 0;
+    for (int i = 0; i < 200 && code == 0; i++) {
+        guest_call(&guest, 0, 8);
+        code = poise_tune_live_look(guest.live);
+    }
+    assert_true(code < 0);
+    assert_int_equal(poise_tune_live_look(guest.live), code);
+    assert_int_equal(poise_tune_live_end(guest.live, &found), code);
+    rmdir(guest.path);
+    guest_end(&guest);
+}
+
 static void useless_calls_are_left_out(void **state)
 {
     (void)state;
@@ -440,6 +630,8 @@ int main(void)
         cmocka_unit_test(what_holds_calls_up_is_named),
         cmocka_unit_test(late_ranks_go_up),
         cmocka_unit_test(changes_are_followed),
+        cmocka_unit_test(a_program_is_tuned_while_it_runs),
+        cmocka_unit_test(what_cannot_be_tuned_is_left_alone),
         cmocka_unit_test(useless_calls_are_left_out),
         cmocka_unit_test(wrong_use_is_refused),
         cmocka_unit_test(calls_of_a_handle_are_tuned),

@@ -113,7 +113,7 @@ static int fork_child(char **line, const char *path, struct monitor_child *out)
 /* It watches the MPI's own collectives unless the environment asks for others.
  */
 static size_t fill(struct variables *set, const char *preload,
-                   const char *trace)
+                   const char *trace, const char *tree)
 {
     static const char *const asks[] = {"POISE_TREE", "POISE_COLL_AFTER",
                                        "POISE_COLL_RULES"};
@@ -124,14 +124,16 @@ static size_t fill(struct variables *set, const char *preload,
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         asked = asked || getenv(asks[i]);
     }
-    if (!asked) {
+    if (tree) {
+        set[count++] = (struct variables){"POISE_TREE_WATCH", tree};
+    } else if (!asked) {
         set[count++] = (struct variables){"POISE_COLL_AFTER", "never"};
     }
     return count;
 }
 
 static int start(char **line, const char *path, const char *mpi,
-                 const char *trace, struct poise_buf *preload,
+                 const char *trace, const char *tree, struct poise_buf *preload,
                  struct monitor_child *out)
 {
     struct variables set[3];
@@ -143,7 +145,7 @@ static int start(char **line, const char *path, const char *mpi,
         return CLI_WRAPPER_FAILED;
     }
     cli_preload_others(preload);
-    size_t count = fill(set, poise_buf_str(preload), trace);
+    size_t count = fill(set, poise_buf_str(preload), trace, tree);
     if (owner) {
         line = with_variables(line, owner, set, count);
     }
@@ -162,7 +164,7 @@ static int start(char **line, const char *path, const char *mpi,
 }
 
 int monitor_start(char **line, const char *mpi, const char *trace,
-                  struct monitor_child *out)
+                  const char *tree, struct monitor_child *out)
 {
     char path[PATH_MAX];
     struct poise_buf preload = {0};
@@ -178,7 +180,7 @@ int monitor_start(char **line, const char *mpi, const char *trace,
                 mpi ? mpi : line[0]);
         return CLI_WRAPPER_FAILED;
     }
-    int status = start(line, path, mpi, trace, &preload, out);
+    int status = start(line, path, mpi, trace, tree, &preload, out);
     poise_buf_free(&preload);
     return status;
 }

@@ -119,11 +119,26 @@ void monitor_live_look(struct monitor_live *live);
 /** Wipe the table from the terminal. */
 void monitor_live_end(struct monitor_live *live);
 
+/* ---- tuning ------------------------------------------------------------- */
+
+/** The tree of MPI_COMM_WORLD, tuned while the program runs; says each step on
+ * stderr for `command`. Others are borrowed. */
+struct monitor_tune;
+int monitor_tune_create(const char *command, struct poise_monitor *monitor,
+                        const struct poise_scope *scope, const char *path,
+                        struct monitor_tune **out);
+void monitor_tune_free(struct monitor_tune *tune);
+/** Take the next step if it is time for one. */
+void monitor_tune_look(struct monitor_tune *tune);
+/** Say what came of it. */
+void monitor_tune_end(struct monitor_tune *tune);
+
 /* ---- watching ----------------------------------------------------------- */
 
 /** What is to come of it. */
 struct monitor_wants {
     const char *output, *report, *timeline;
+    const char *tune; /**< the tree file; NULL: nothing is tuned */
     struct trace_exports exports;
     struct poise_strings queries;
     int64_t share; /**< per cent of a processor; 0: no limit */
@@ -173,6 +188,11 @@ void monitor_wants_free(struct monitor_wants *wants);
                  "default), when all are inside one (contributed), or always", \
          .offset = offsetof(type, member.when),                                \
          .choices = monitor_whens},                                            \
+        {POISE_OPTION_STRING, .name = "tune", .arg = "FILE",                   \
+         .help = "tune the tree of MPI_COMM_WORLD while the program runs, "    \
+                 "which follows FILE (POISE_TREE_WATCH); the best one stays "  \
+                 "there",                                                      \
+         .offset = offsetof(type, member.tune)},                               \
         {POISE_OPTION_FLAG, .name = "live",                                    \
          .help =                                                               \
              "show each second who is late now: a table on a terminal, else "  \
@@ -208,11 +228,12 @@ struct monitor_child {
     int status; /**< as a shell would say it */
 };
 
-/** Start `line` with `trace` as POISE_TRACE of its ranks and the preload of
- * `mpi` (NULL: whose launcher line[0] is) before their libraries. Reasons are
- * printed; CLI_DONE, or the exit code. */
+/** Start `line` with `trace` as POISE_TRACE of its ranks, `tree`, unless it is
+ * NULL, as POISE_TREE_WATCH, and the preload of `mpi` (NULL: whose launcher
+ * line[0] is) before their libraries. Reasons are printed; CLI_DONE, or the
+ * exit code. */
 int monitor_start(char **line, const char *mpi, const char *trace,
-                  struct monitor_child *out);
+                  const char *tree, struct monitor_child *out);
 /** Look whether it has ended; passes on what interrupted this command. */
 void monitor_look(struct monitor_child *child);
 

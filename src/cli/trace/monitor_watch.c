@@ -24,6 +24,7 @@ struct monitor_watch {
     struct monitor_live *live;
     struct poise_monitor_system *system;
     int64_t spent_ns; /* of processor time, until the last nap */
+    struct monitor_tune *tune;
 };
 
 /* ---- watching ----------------------------------------------------------- */
@@ -89,6 +90,9 @@ static int watch_all(struct monitor_watch *watch, monitor_ended_fn *ended,
             code = poise_monitor_reader_poll(watch->reader, is_over);
             failed = code < 0 ? code : 0;
         }
+        if (watch->tune && !is_over) {
+            monitor_tune_look(watch->tune);
+        }
         if (watch->live) {
             monitor_live_look(watch->live);
         }
@@ -100,6 +104,9 @@ static int watch_all(struct monitor_watch *watch, monitor_ended_fn *ended,
     } while (!is_over || code > 0);
     if (watch->live) {
         monitor_live_end(watch->live);
+    }
+    if (watch->tune) {
+        monitor_tune_end(watch->tune);
     }
     return failed;
 }
@@ -201,6 +208,10 @@ static int begin(struct monitor_watch *watch)
     if (code == 0 && (wants->timeline || wants->report)) {
         code = monitor_timeline_create(watch->monitor, &watch->timeline);
     }
+    if (code == 0 && wants->tune) {
+        code = monitor_tune_create(watch->command, watch->monitor, watch->scope,
+                                   wants->tune, &watch->tune);
+    }
     if (code == 0 && wants->live) {
         code = monitor_live_create(watch->monitor, watch->reader, &watch->live);
     }
@@ -235,6 +246,7 @@ void monitor_watch_destroy(struct monitor_watch *watch)
         monitor_queries_free(&watch->queries);
         monitor_live_free(watch->live);
         monitor_timeline_free(watch->timeline);
+        monitor_tune_free(watch->tune);
         poise_monitor_system_destroy(watch->system);
         poise_monitor_reader_destroy(watch->reader);
         poise_scope_destroy(watch->scope);

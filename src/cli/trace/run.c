@@ -51,7 +51,8 @@ const struct poise_command cli_trace_run_command = {
         "ask\n"
         "poise trace run --live mpirun -n 8 ./prog\tand who is it now?\n"
         "poise trace run --json -o r.json mpirun -n 8 ./prog\tfor programs\n"
-        "poise trace run --trace t mpirun -n 8 ./prog\tkeep the records\n",
+        "poise trace run --trace t mpirun -n 8 ./prog\tkeep the records\n"
+        "poise trace run --tune best.tree mpirun -n 8 ./prog\ttune its tree\n",
     .exits = "N\tthe launcher's own status\n"
              "125\tPoise itself failed: wrong use, no preload, or nothing was "
              "recorded\n"
@@ -67,9 +68,22 @@ struct place {
     bool stays;
 };
 
-static int choose(const struct values *values, struct place *out)
+/* Ranks may have other working folders. */
+static int make_absolute(const char *path, char out[PATH_MAX])
 {
     char folder[PATH_MAX];
+    bool absolute = path[0] == '/';
+    if ((!absolute && !getcwd(folder, sizeof folder)) ||
+        snprintf(out, PATH_MAX, "%s%s%s", absolute ? "" : folder,
+                 absolute ? "" : "/", path) >= PATH_MAX) {
+        cli_say("trace run", "cannot use '%s': its path is too long", path);
+        return CLI_WRAPPER_FAILED;
+    }
+    return CLI_DONE;
+}
+
+static int choose(const struct values *values, struct place *out)
+{
     out->stays = values->trace != NULL;
     if (!values->trace) {
         uint64_t number = poise_rng_next(poise_rng_current());
@@ -78,13 +92,7 @@ static int choose(const struct values *values, struct place *out)
                  (int)getpid(), (unsigned)number);
         return CLI_DONE;
     }
-    /* Ranks may have other working folders. */
-    bool absolute = values->trace[0] == '/';
-    if ((!absolute && !getcwd(folder, sizeof folder)) ||
-        snprintf(out->path, sizeof out->path, "%s%s%s", absolute ? "" : folder,
-                 absolute ? "" : "/", values->trace) >= (int)sizeof out->path) {
-        cli_say("trace run", "cannot use '%s': its path is too long",
-                values->trace);
+    if (make_absolute(values->trace, out->path) != CLI_DONE) {
         return CLI_WRAPPER_FAILED;
     }
     if (access(out->path, F_OK) == 0) {
@@ -124,12 +132,18 @@ static int watch_and_report(const struct values *values,
 {
     struct monitor_watch *watch;
     struct monitor_child child;
+    char tree[PATH_MAX];
+    if (values->wants.tune &&
+        make_absolute(values->wants.tune, tree) != CLI_DONE) {
+        return CLI_WRAPPER_FAILED;
+    }
     int status =
         monitor_watch_create("trace run", place->path, &values->wants, &watch);
     if (status != CLI_DONE) {
         return status;
     }
-    status = monitor_start(line, values->mpi, place->path, &child);
+    status = monitor_start(line, values->mpi, place->path,
+                           values->wants.tune ? tree : NULL, &child);
     if (status == CLI_DONE) {
         status = monitor_watch_run(watch, has_ended, &child.status, &child);
         status = child.status != 0 ? child.status : status;

@@ -351,7 +351,8 @@ static int prepare(struct job *job, uint64_t bytes_max)
         job->places[rank] = poise_world_placement(job->world, rank);
     }
     if (code == 0 && job->rank == 0) {
-        code = poise_tune_trees_make(job->world, &job->trees, &job->tree_count);
+        code = poise_tune_trees_make(job->places, job->size, &job->trees,
+                                     &job->tree_count);
     }
     code = poise_world_agree(job->world, code);
     if (code == 0) {

@@ -5,6 +5,7 @@
 #include "communicator.h"
 #include "events.h"
 #include "rules.h"
+#include "watch.h"
 
 #include <poise/comm.h>
 
@@ -131,7 +132,8 @@ static bool is_asked(void)
 {
     return is_set("POISE_TREE") || is_set("POISE_SITES") ||
            is_set("POISE_TOPOLOGY") || is_set("POISE_COLL_RULES") ||
-           is_set("POISE_COLL_MAX") || is_set("POISE_COLL_AFTER");
+           is_set("POISE_COLL_MAX") || is_set("POISE_COLL_AFTER") ||
+           watch_wanted();
 }
 
 /* As poise_coll_create tells files from shapes. */
@@ -574,6 +576,9 @@ struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
         preload_count(entry, LONG);
         return NULL;
     }
+    if (__builtin_expect(watch_is_on, 0) && state->comm == MPI_COMM_WORLD) {
+        watch_look(coll);
+    }
     return coll;
 }
 
@@ -689,6 +694,9 @@ void preload_begin(void)
         any[ASKED] && !preload.hopeless ? note(MPI_COMM_WORLD, &code) : NULL;
     if (world) {
         make(world);
+        if (world->rank == 0 && world->coll && watch_wanted()) {
+            watch_begin(world->size);
+        }
     }
 }
 

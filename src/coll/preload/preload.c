@@ -13,7 +13,8 @@
  * are, see poise_coll_is_direct, else any); POISE_COLL_REPORT=1, counts on
  * standard error when MPI is finalised; POISE_TREE, as for poise_coll_create;
  * POISE_COLL_RULES, call sites that are made conditional (rules.c);
- * POISE_COLL_RECORD, where to write what rules could be made of (record.c).
+ * POISE_COLL_RECORD, where to write what rules could be made of (record.c);
+ * POISE_TREE_WATCH, a tree file that MPI_COMM_WORLD's tree follows (watch.c).
  * What cannot be used of these ends the job.
  */
 #include "call.h"

@@ -58,25 +58,23 @@ static void join_list(struct poise_coll_tree *tree, struct shape shape,
 /* Units of a level: each rank joins its node's lowest; the lowest of the nodes
  * of a unit (a site, or all) join by the shape. `list` is space. */
 static void join_units(struct poise_coll_tree *tree,
-                       const struct poise_world *world, bool by_site,
+                       const struct poise_placement *places, bool by_site,
                        struct shape shape, int *list)
 {
     int sites = 0;
     for (int rank = 0; rank < tree->size; rank++) {
-        int site = poise_world_placement(world, rank).site;
+        int site = places[rank].site;
         sites = site >= sites ? site + 1 : sites;
     }
     for (int site = 0; site < (by_site ? sites : 1); site++) {
         int count = 0;
         for (int rank = 0; rank < tree->size; rank++) {
-            struct poise_placement entry = poise_world_placement(world, rank);
-            if (by_site && entry.site != site) {
+            if (by_site && places[rank].site != site) {
                 continue;
             }
             int lowest = 0;
             while (lowest < count &&
-                   poise_world_placement(world, list[lowest]).node !=
-                       entry.node) {
+                   places[list[lowest]].node != places[rank].node) {
                 lowest++;
             }
             if (lowest < count) {
@@ -144,11 +142,10 @@ static int parse_recipe(const char *text, struct recipe *out)
     return 0;
 }
 
-int poise_coll_tree_make(const struct poise_world *world, const char *shape,
-                         struct poise_coll_tree **out)
+int poise_coll_tree_shape(const struct poise_placement *places, int size,
+                          const char *shape, struct poise_coll_tree **out)
 {
     struct recipe recipe = {0};
-    int size = poise_world_size(world);
     int code = parse_recipe(shape, &recipe);
     if (code < 0) {
         return code;
@@ -161,7 +158,7 @@ int poise_coll_tree_make(const struct poise_world *world, const char *shape,
         return -ENOMEM;
     }
     if (recipe.nodes || recipe.sites) {
-        join_units(tree, world, recipe.sites, recipe.shape, list);
+        join_units(tree, places, recipe.sites, recipe.shape, list);
         if (recipe.sites && !recipe.magpie) {
             join_roots(tree);
         }
@@ -174,4 +171,20 @@ int poise_coll_tree_make(const struct poise_world *world, const char *shape,
     free(list);
     *out = tree;
     return 0;
+}
+
+int poise_coll_tree_make(const struct poise_world *world, const char *shape,
+                         struct poise_coll_tree **out)
+{
+    int size = poise_world_size(world);
+    struct poise_placement *places = poise_alloc((size_t)size, sizeof *places);
+    if (!places) {
+        return -ENOMEM;
+    }
+    for (int rank = 0; rank < size; rank++) {
+        places[rank] = poise_world_placement(world, rank);
+    }
+    int code = poise_coll_tree_shape(places, size, shape, out);
+    free(places);
+    return code;
 }

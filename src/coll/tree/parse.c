@@ -313,6 +313,23 @@ static int read_text(const char *path, struct poise_buf *out)
     return got < 0 ? (int)got : code;
 }
 
+int poise_coll_tree_load(const char *path, int size,
+                         struct poise_coll_tree **out)
+{
+    struct poise_buf text = {0};
+    const char **hosts = poise_alloc((size_t)size, sizeof *hosts);
+    int code = hosts ? read_text(path, &text) : -ENOMEM;
+    for (int rank = 0; rank < size && code == 0; rank++) {
+        hosts[rank] = ""; /* no line can name it */
+    }
+    if (code == 0) {
+        code = coll_tree_parse(text.data, text.len, path, hosts, size, out);
+    }
+    poise_buf_free(&text);
+    free(hosts);
+    return code;
+}
+
 /* Everybody's host name: a blob each in `all`; `names` point into it. */
 static int gather_hosts(struct poise_world *world, struct poise_buf *all,
                         const char **names)

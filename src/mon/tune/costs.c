@@ -143,6 +143,20 @@ double tune_period(const struct tune_calls *calls, double *space[2])
     return tune_median(space[0], ranks);
 }
 
+double tune_latency(const struct tune_calls *calls, double *space)
+{
+    for (int call = 0; call < calls->count; call++) {
+        double came = -INFINITY, left = -INFINITY;
+        for (int rank = 0; rank < calls->size; rank++) {
+            const struct tune_hop *hop = hop_of(calls, call, rank);
+            came = fmax(came, hop->enter);
+            left = fmax(left, hop->left);
+        }
+        space[call] = left - came;
+    }
+    return tune_median(space, calls->count);
+}
+
 /* ---- learning -------------------------------------------------------------
  */
 

@@ -56,6 +56,9 @@ int tune_costs_learn(struct tune_costs *costs, const int *parent,
  * the median over calls; 0: no two follow each other. `space` is for the larger
  * of ranks and calls, of each. */
 double tune_period(const struct tune_calls *calls, double *space[2]);
+/* What a call took from the last arrival to the last departure: the median.
+ * `space` is for the calls. */
+double tune_latency(const struct tune_calls *calls, double *space);
 double tune_median(double *values, int count);
 
 /* ---- what calls would take (predict.c) ----------------------------------- */

@@ -15,7 +15,7 @@
 #define PARENTS_MOST (4 << 20)
 
 struct list {
-    const struct poise_world *world;
+    const struct poise_placement *places;
     struct poise_tune_tree *trees;
     uint64_t *hashes;
     int count, most, size, shape;
@@ -76,7 +76,7 @@ static int shape_of(const struct list *list, const char *shape)
 static int add_shape(struct list *list, const char *shape, bool other_roots)
 {
     struct poise_coll_tree *tree;
-    int code = poise_coll_tree_make(list->world, shape, &tree);
+    int code = poise_coll_tree_shape(list->places, list->size, shape, &tree);
     int root = 0, last = -1;
     if (code < 0) {
         return code;
@@ -127,10 +127,10 @@ static int add_shapes(struct list *list, bool other_roots)
     return code;
 }
 
-int poise_tune_trees_make(const struct poise_world *world,
+int poise_tune_trees_make(const struct poise_placement *places, int ranks,
                           struct poise_tune_tree **out, int *count)
 {
-    struct list list = {.world = world, .size = poise_world_size(world)};
+    struct list list = {.places = places, .size = ranks};
     size_t size = (size_t)list.size;
     list.most = PARENTS_MOST / list.size < TREES_MOST ? PARENTS_MOST / list.size
                                                       : TREES_MOST;
@@ -141,7 +141,7 @@ int poise_tune_trees_make(const struct poise_world *world,
     int code =
         list.trees && list.hashes && list.parent && list.node_of ? 0 : -ENOMEM;
     for (int rank = 0; rank < list.size && code == 0; rank++) {
-        list.node_of[rank] = poise_world_placement(world, rank).node;
+        list.node_of[rank] = places[rank].node;
     }
     if (code == 0) {
         code = add_shapes(&list, false);

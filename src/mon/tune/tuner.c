@@ -161,15 +161,15 @@ int poise_tuner_create(const struct poise_coll_tree *tree, int size,
 /* ---- calls ----------------------------------------------------------------
  */
 
-void poise_tuner_add(struct poise_tuner *tuner,
+bool poise_tuner_add(struct poise_tuner *tuner,
                      const struct poise_monitor_span *spans)
 {
     if (tuner->calls == POISE_TUNE_CALLS) {
-        return;
+        return false;
     }
     for (int rank = 0; rank < tuner->size; rank++) {
         if (!spans[rank].has_hop || spans[rank].parent != tuner->now[rank]) {
-            return;
+            return false;
         }
     }
     if (tuner->calls == 0) {
@@ -189,6 +189,7 @@ void poise_tuner_add(struct poise_tuner *tuner,
         tuner->has_last && spans[0].sequence == tuner->last_sequence + 1;
     tuner->has_last = true;
     tuner->last_sequence = spans[0].sequence;
+    return true;
 }
 
 /* ---- choosing -------------------------------------------------------------
@@ -340,7 +341,11 @@ static int learn(struct poise_tuner *tuner, const struct tune_calls *calls,
         costs->misfit[duplex] += costs->residual_ns / ns;
     }
     costs->is_duplex = costs->misfit[1] < costs->misfit[0];
-    return code < 0 ? code : tune_costs_learn(costs, tuner->now, calls);
+    code = code < 0 ? code : tune_costs_learn(costs, tuner->now, calls);
+    if (tuner->options.of_program) {
+        costs->between = 0; /* no tree changes that */
+    }
+    return code;
 }
 
 /* ---- a trial's end --------------------------------------------------------
@@ -418,7 +423,9 @@ int poise_tuner_step(struct poise_tuner *tuner, struct poise_tune_step *out)
     int code = 0;
     *out = (struct poise_tune_step){0};
     poise_buf_reset(&tuner->reason);
-    out->call_ns = tune_period(&calls, tuner->space);
+    out->call_ns = tuner->options.of_program
+                       ? tune_latency(&calls, tuner->space[0])
+                       : tune_period(&calls, tuner->space);
     tuner->calls = 0;
     tuner->has_last = false;
     if (!(out->call_ns > 0)) {

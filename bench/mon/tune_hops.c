@@ -2,10 +2,11 @@
  * What tuning wins, on clusters of which all is known (tests/mon/hops.h): the
  * paper's, with the trees that it compares and trees drawn at random.
  *
- *     tune_hops [SEED [VERBOSE]]
+ *     tune_hops [SEED [VERBOSE [CLUSTER]]]
  *
- * The trees of SEED (19) are drawn for it; with VERBOSE each step is printed,
- * too. Each row: a call over the tree at first; over the one that the rule
+ * The trees of SEED (19) are drawn for it; with VERBOSE 1 each step is printed,
+ * too; with a name only that cluster is tried (of other numbers than among all
+ * of them). Each row: a call over the tree at first; over the one that the rule
  * takes, that measuring all generators' trees takes, and that the analysis
  * takes, each with the number of trees used.
  */
@@ -13,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     const char *name, *topology;
@@ -151,7 +153,9 @@ int main(int argc, char **argv)
            "/ trees | analysis us / trees | gain | of the best |\n");
     printf("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
     for (int i = 0; i < CLUSTERS; i++) {
-        cluster(i, &rng, 4, argc > 2);
+        if (argc <= 3 || strcmp(argv[3], clusters[i].name) == 0) {
+            cluster(i, &rng, 4, argc > 2 && strcmp(argv[2], "1") == 0);
+        }
     }
     qsort(gains, (size_t)rows, sizeof *gains, by_value);
     qsort(poor, (size_t)poor_rows, sizeof *poor, by_value);

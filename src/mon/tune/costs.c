@@ -445,6 +445,11 @@ static bool is_alike(const struct tune_costs *costs, int a, int b, int c, int d,
     return (from == to) == (other_from == other_to);
 }
 
+/* Hosts of a site may be nearer to another one than those that were tried: by
+ * so much, or there were no reason to try them. Found by trying, on the
+ * clusters of bench/mon/tune_hops.c. */
+#define UNTRIED 0.90
+
 /* What is known of pairs like this one; -1: nothing. */
 static double guess(const struct tune_costs *costs, int a, int b,
                     bool same_sites, double *space)
@@ -463,7 +468,7 @@ static double guess(const struct tune_costs *costs, int a, int b,
     }
     double median = tune_median(space, count);
     bool far = costs->site_of[a] != costs->site_of[b];
-    return far && !same_sites ? space[0] : median;
+    return !far ? median : same_sites ? UNTRIED * median : space[0];
 }
 
 static int guess_ways(struct tune_costs *costs)

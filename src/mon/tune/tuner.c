@@ -15,12 +15,13 @@
 #define RULE_BYTES 100000
 
 /* Trees that the analysis uses, and which part of those to choose from. */
-enum { TRIALS_MOST = 16, TRIALS_LEAST = 3, TRIALS_PART = 5 };
+enum { TRIALS_MOST = 40, TRIALS_LEAST = 3, TRIALS_PART = 5 };
 /* Trials in a row that came to nothing, after which the analysis ends. */
-enum { FAILURES_MOST = 4 };
-/* Trials after which the model is trusted to a few percent. Found by trying, on
- * the clusters of bench/mon/tune_hops.c, as is by how much. */
-enum { TRIALS_SURE = 4 };
+enum { FAILURES_MOST = 16 };
+/* Trials until which any tree may come next, and then what is expected to be
+ * slower by a few percent at most: then the model is trusted. Found by trying,
+ * on the clusters of bench/mon/tune_hops.c, as are the others. */
+enum { TRIALS_TRY = 6 };
 /* Trials of a settled tree, one after the other, that take another time: one
  * alone may be a disturbance. */
 enum { CHANGED_AFTER = 2 };
@@ -292,9 +293,11 @@ static int measure_next(struct poise_tuner *tuner, struct poise_tune_step *out)
 static double limit_of(const struct poise_tuner *tuner)
 {
     double predicted = tune_predict_call(tuner->predict, tuner->best, NULL);
-    double least = tuner->trials < TRIALS_SURE ? 1.3 : 1.05;
+    if (tuner->trials < TRIALS_TRY) {
+        return INFINITY;
+    }
     double rate = tuner->best_ns / predicted;
-    return rate > 1 ? least * rate : least;
+    return rate > 1 ? 1.05 * rate : 1.05;
 }
 
 static int change_part(struct poise_tuner *tuner, struct poise_tune_step *out)

@@ -189,6 +189,9 @@ struct poise_flow_job {
     const struct poise_flow_file *files;
     uint32_t file_count;
     struct poise_flow_app app;
+    /** A hash of what the callbacks know beside that, such as their input: a
+     * node or a log of another one is refused. 0: nothing is said. */
+    uint64_t digest;
 };
 
 /** How chunks are made anew from what was measured. For benchmarks, which hold

@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
-#define SECRET UINT64_C(0x123456789abcdef0)
 #define WAIT_S 60
 #define SOAK_S 60 /* POISE_TEST_SOAK may say more */
 
@@ -103,10 +102,42 @@ static bool await(int fd, enum flow_kind kind)
     return false;
 }
 
+/* ---- who has the secret -------------------------------------------------- */
+
+static struct flow_self self_of(uint32_t node, const struct mix *mix)
+{
+    return (struct flow_self){.secret = "of this test",
+                              .build = flow_build(),
+                              .job = flow_job_fingerprint(&mix->job),
+                              .turn = 1,
+                              .node = node};
+}
+
+/* Both ends of a link prove what they are; `called`: this one speaks first.
+ * Whether the other end did. */
+static bool prove(int fd, const struct flow_self *self, bool called,
+                  struct flow_link *link)
+{
+    *link = (struct flow_link){.fd = fd};
+    struct flow_queue sent = {0};
+    int code = called ? flow_link_greet(link, self) : 0;
+    while (code >= 0 && !link->proved) {
+        struct pollfd look = {.fd = fd, .events = POLLIN};
+        code = flow_link_send(link, &sent);
+        if (code >= 0) {
+            assert_int_equal(poll(&look, 1, (int)slowness_s(WAIT_S) * 1000), 1);
+            code = flow_link_receive(link, self);
+        }
+    }
+    flow_handshake_free(link);
+    return code >= 0;
+}
+
 /* ---- a node, of which this process is the map ---------------------------- */
 
 struct scene {
     struct mix mix;
+    struct flow_self self;
     struct poise_flow_options options;
     int listener, map; /* the map's end of the link */
     uint16_t port;     /* of the node */
@@ -115,12 +146,14 @@ struct scene {
 
 static void scene_open(struct scene *scene)
 {
-    struct flow_contact call = {.secret = SECRET, .turn = 1};
+    struct flow_contact call = {.turn = 1, .at = flow_endpoint_loopback()};
     struct timeval most = {.tv_sec = (time_t)slowness_s(WAIT_S)};
-    struct flow_head head;
+    struct flow_link link;
     *scene = (struct scene){.options = {.nodes = 1, .window = 2}};
     mix_init(&scene->mix, MIX_STENCIL, 1, 4, 5);
-    assert_int_equal(flow_listen(&scene->listener, &call.port), 0);
+    scene->self = self_of(0, &scene->mix);
+    memcpy(call.secret, scene->self.secret, sizeof call.secret);
+    assert_int_equal(flow_listen(&call.at, &scene->listener, &call.at.port), 0);
     scene->node = fork();
     assert_true(scene->node >= 0);
     if (scene->node == 0) {
@@ -138,10 +171,9 @@ static void scene_open(struct scene *scene)
     scene->map = accept4(scene->listener, NULL, NULL, SOCK_CLOEXEC);
     assert_true(scene->map >= 0);
     setsockopt(scene->map, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
-    assert_true(hear(scene->map, &head));
-    assert_int_equal(head.kind, FLOW_HELLO);
-    assert_true((uint64_t)head.version == SECRET);
-    scene->port = (uint16_t)head.extra;
+    assert_true(prove(scene->map, &scene->self, false, &link));
+    assert_true(flow_endpoint_is_loopback(&link.at));
+    scene->port = link.at.port;
 }
 
 /* The node has nobody left, and ends: by itself. */
@@ -159,7 +191,8 @@ static void scene_close(struct scene *scene, const char *what)
 
 static void start(struct scene *scene)
 {
-    struct flow_member list[1] = {{.port = scene->port}};
+    struct flow_member list[1] = {{.at = flow_endpoint_loopback()}};
+    list[0].at.port = scene->port;
     struct flow_head head = {
         .kind = FLOW_START, .version = -1, .len = sizeof list};
     assert_true(say(scene->map, &head, list));
@@ -211,21 +244,24 @@ static void test_idle(void **state)
 static void be_strange(int fd, unsigned which)
 {
     static const char garbage[64] = "GET / HTTP/1.1\r\n\r\n\xff\xff\xff\xff";
-    struct flow_head head = {.kind = FLOW_HELLO};
-    switch (which % 7) {
+    static const struct flow_greeting hello = {.magic = "poiflow",
+                                               .order = FLOW_ORDER};
+    static const char proof[sizeof hello + FLOW_CODE_BYTES];
+    struct flow_head head = {.kind = FLOW_HELLO, .len = sizeof hello};
+    switch (which % 8) {
     case 0: /* nothing */
         break;
     case 1:
         (void)put(fd, garbage, sizeof garbage);
         break;
     case 2: /* a hello with a payload that never ends */
-        head.version = (int64_t)SECRET;
         head.len = UINT64_C(1) << 63;
         (void)put(fd, &head, sizeof head);
         break;
-    case 3: /* another secret */
-        head.version = (int64_t)SECRET + 1;
-        (void)put(fd, &head, sizeof head);
+    case 3: /* no secret */
+        (void)say(fd, &head, &hello);
+        head = (struct flow_head){.kind = FLOW_PROOF, .len = sizeof proof};
+        (void)say(fd, &head, proof);
         break;
     case 4: /* no hello */
         head.kind = FLOW_PUT;
@@ -235,10 +271,15 @@ static void be_strange(int fd, unsigned which)
     case 5: /* half of one */
         (void)put(fd, &head, sizeof head / 2);
         break;
-    default: /* of a node that cannot be */
-        head.version = (int64_t)SECRET;
-        head.place = UINT64_MAX;
+    case 6: /* another order of bytes */
+        head.kind = __builtin_bswap16(FLOW_HELLO);
+        head.len = __builtin_bswap64(head.len);
         (void)put(fd, &head, sizeof head);
+        break;
+    default: /* never a proof, and orders before one */
+        (void)say(fd, &head, &hello);
+        head = (struct flow_head){.kind = FLOW_STOP};
+        (void)say(fd, &head, NULL);
         break;
     }
 }
@@ -286,6 +327,77 @@ static void test_strangers(void **state)
     scene_close(&scene, "strangers");
 }
 
+/* A proof holds on its own link only, for the job's secret only, and nothing
+ * goes to an end that has none. */
+static void test_proofs(void **state)
+{
+    struct scene scene;
+    struct flow_link link;
+    (void)state;
+    scene_open(&scene);
+    struct flow_self self = self_of(1, &scene.mix);
+    int good = come(scene.port), bad = come(scene.port);
+    assert_true(prove(good, &self, true, &link));
+    assert_int_equal(link.turn, 1);
+    self.secret[31] ^= 1;
+    /* It answers, but its code is not that of this secret. */
+    assert_false(prove(bad, &self, true, &link));
+    close(bad);
+    /* Who answers with another secret gets nothing: no order of a false map. */
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    self.secret[31] ^= 1;
+    struct flow_link called = {.fd = pair[0]}, came = {.fd = pair[1]};
+    struct flow_self other = self;
+    struct flow_queue sent = {0};
+    struct flow_head stop = {.kind = FLOW_STOP};
+    char left;
+    other.secret[0] ^= 1;
+    assert_int_equal(flow_link_greet(&called, &self), 0);
+    struct flow_item *item = flow_item_create(FLOW_PUT, "blocks", 6);
+    flow_queue_add(&called.sending, item);
+    assert_int_equal(flow_link_send(&called, &sent), 1);
+    assert_null(sent.first);
+    assert_int_equal(flow_link_receive(&came, &other), 0);
+    (void)put(pair[1], &stop, sizeof stop);
+    assert_int_equal(flow_link_receive(&called, &self), -EPROTO);
+    assert_false(called.proved);
+    assert_int_equal(flow_link_send(&called, &sent), 1);
+    assert_null(sent.first);
+    assert_int_equal(recv(pair[1], &left, 1, MSG_DONTWAIT), -1);
+    flow_link_close(&called, NULL);
+    flow_link_close(&came, NULL);
+    expect_well(&scene);
+    close(good);
+    scene_close(&scene, "proofs");
+}
+
+/* Addresses as text, and back; what is none. */
+static void test_endpoints(void **state)
+{
+    static const char *const good[] = {"127.0.0.1:80", "10.1.2.3:65535",
+                                       "[::1]:7", "[fd77::12:3]:40000"};
+    static const char *const bad[] = {
+        "",         "host:1",     "1.2.3.4", "1.2.3.4:",  "1.2.3.4:65536",
+        "[::1]",    "[::1:7",     "::1:7",   "[1.2.3]:1", "1.2.3.4:1x",
+        "[fd77]:1", "1.2.3.4.5:1"};
+    char text[FLOW_ENDPOINT_TEXT];
+    struct flow_endpoint at, own;
+    (void)state;
+    for (unsigned i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(flow_endpoint_parse(good[i], &at), 0);
+        assert_string_equal(flow_endpoint_text(&at, text), good[i]);
+    }
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(flow_endpoint_parse(bad[i], &at), -EINVAL);
+    }
+    assert_int_equal(flow_endpoint_resolve("localhost", &at), 0);
+    assert_true(flow_endpoint_is_loopback(&at));
+    assert_int_equal(flow_endpoint_route(&at, &own), 0);
+    assert_true(flow_endpoint_is_loopback(&own));
+    assert_true(flow_endpoint_resolve("no such host.invalid", &at) < 0);
+}
+
 /* The map's secret is known, and what it says cannot be. */
 static void test_map_lies(void **state)
 {
@@ -298,15 +410,16 @@ static void test_map_lies(void **state)
         {.kind = FLOW_PLAN, .version = 3, .extra = 2, .len = 8},
         {.kind = FLOW_PLAN, .version = -7, .extra = 2, .len = 8},
         {.kind = FLOW_PLAN, .extra = UINT64_C(1) << 62, .len = 8},
-        {.kind = FLOW_EPOCH, .place = 5000, .extra = 1},
+        {.kind = FLOW_EPOCH, .place = POISE_FLOW_NODES_MOST, .extra = 1},
         {.kind = FLOW_EPOCH, .place = UINT64_MAX, .extra = 1},
-        {.kind = FLOW_JOIN, .place = 1024, .extra = 1},
+        {.kind = FLOW_JOIN, .place = 1, .extra = 1},
+        {.kind = FLOW_JOIN, .place = UINT32_MAX, .len = 18},
         {.kind = FLOW_START, .len = 3},
         {.kind = FLOW_REPORT},
         {.kind = FLOW_KINDS + 7},
         {.kind = FLOW_STATE, .len = UINT64_C(1) << 63},
         {.kind = FLOW_STATE, .len = UINT64_C(1) << 50},
-        {.kind = FLOW_HELLO, .version = (int64_t)SECRET, .place = 9999},
+        {.kind = FLOW_HELLO, .len = sizeof(struct flow_greeting)},
     };
     char payload[512];
     (void)state;
@@ -362,10 +475,6 @@ static void draw(struct poise_rng *rng, struct flow_head *head)
     head->place = one_of(rng, numbers, NUMBERS);
     head->extra = one_of(rng, numbers, NUMBERS);
     head->len = one_of(rng, lens, sizeof lens / sizeof *lens);
-    if (head->kind == FLOW_HELLO) {
-        head->version = (int64_t)SECRET;
-        head->len = 0;
-    }
 }
 
 /* The map and a node, who both have the secret, say anything. */
@@ -374,8 +483,7 @@ static void talk(uint64_t seed)
     enum { MESSAGES = 60 };
     struct scene scene;
     struct poise_rng rng;
-    struct flow_head hello = {
-        .kind = FLOW_HELLO, .version = (int64_t)SECRET, .place = 1};
+    struct flow_link link;
     char payload[300], what[40];
     int node;
     poise_rng_seed(&rng, seed);
@@ -385,7 +493,8 @@ static void talk(uint64_t seed)
     if (poise_rng_below(&rng, 4)) {
         start(&scene);
     }
-    (void)put(node, &hello, sizeof hello);
+    const struct flow_self self = self_of(1, &scene.mix);
+    assert_true(prove(node, &self, true, &link));
     for (unsigned i = 0; i < MESSAGES; i++) {
         struct flow_head head;
         int to = poise_rng_below(&rng, 2) ? node : scene.map;
@@ -446,7 +555,7 @@ static void test_map_strangers(void **state)
     for (unsigned i = 0; i < STRANGERS; i++) {
         fds[i] = -1;
         struct sockaddr_in at = {.sin_family = AF_INET,
-                                 .sin_port = htons(call.port),
+                                 .sin_port = htons(call.at.port),
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         /* The job may be over. */
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -466,7 +575,8 @@ static void test_map_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle),          cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_idle),          cmocka_unit_test(test_endpoints),
+        cmocka_unit_test(test_proofs),        cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_map_lies),      cmocka_unit_test(test_anything),
         cmocka_unit_test(test_map_strangers),
     };

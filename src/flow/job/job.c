@@ -178,6 +178,17 @@ int flow_job_segments(const struct poise_flow_job *job, uint32_t file_number,
     return code;
 }
 
+uint64_t flow_job_fingerprint(const struct poise_flow_job *job)
+{
+    uint64_t hash = poise_hash_u64(job->digest ^ job->file_count);
+    for (uint32_t f = 0; f < job->file_count; f++) {
+        const struct poise_flow_chunk *s = &job->files[f].shape;
+        hash = poise_hash_bytes(&s->versions, sizeof s->versions, hash);
+        hash = poise_hash_bytes(s->index, s->dims * sizeof s->index[0], hash);
+    }
+    return hash;
+}
+
 void flow_segment_free(struct flow_segment *segment)
 {
     for (int64_t v = 0; segment->rows && v < segment->to - segment->from; v++) {

@@ -87,6 +87,8 @@ int flow_job_check(const struct poise_flow_job *job, unsigned nodes);
 int flow_job_segments(const struct poise_flow_job *job, uint32_t file,
                       unsigned nodes, struct poise_buf *segments);
 void flow_segment_free(struct flow_segment *segment);
+/** What tells a job from another one: its files' shapes, and its digest. */
+uint64_t flow_job_fingerprint(const struct poise_flow_job *job);
 
 /** Give the places of a dead node to the living ones: a pure function of its
  * arguments, which all nodes and the map compute for themselves. */

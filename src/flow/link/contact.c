@@ -16,12 +16,53 @@ static int contact_path(const char *log, struct poise_buf *out)
     return poise_buf_puts(out, ".map");
 }
 
+int flow_contact_text(const struct flow_contact *call, struct poise_buf *out)
+{
+    char at[FLOW_ENDPOINT_TEXT];
+    for (size_t i = 0; i < sizeof call->secret; i++) {
+        poise_buf_printf(out, "%02x", call->secret[i]);
+    }
+    return poise_buf_printf(out, " %llu %s\n", (unsigned long long)call->turn,
+                            flow_endpoint_text(&call->at, at));
+}
+
+static int digit(char c)
+{
+    const char *digits = "0123456789abcdef";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+int flow_contact_parse(const char *text, struct flow_contact *out)
+{
+    struct flow_contact call = {.turn = 0};
+    char at[FLOW_ENDPOINT_TEXT], *end;
+    for (size_t i = 0; i < sizeof call.secret; i++, text += 2) {
+        int high = digit(text[0]), low = high < 0 ? -1 : digit(text[1]);
+        if (low < 0) {
+            return -ENODATA;
+        }
+        call.secret[i] = (unsigned char)(high << 4 | low);
+    }
+    call.turn = strtoull(text, &end, 10);
+    size_t len = *end == ' ' ? strcspn(end + 1, "\n") : 0;
+    if (len == 0 || len >= sizeof at || end[1 + len] != '\n') {
+        return -ENODATA;
+    }
+    memcpy(at, end + 1, len);
+    at[len] = '\0';
+    if (flow_endpoint_parse(at, &call.at) < 0) {
+        return -ENODATA;
+    }
+    *out = call;
+    return 0;
+}
+
 int flow_contact_write(const char *log, const struct flow_contact *call)
 {
     struct poise_buf path = {0}, text = {0};
     contact_path(log, &path);
-    poise_buf_printf(&text, "%llu %llu %u\n", (unsigned long long)call->secret,
-                     (unsigned long long)call->turn, call->port);
+    flow_contact_text(call, &text);
     int code =
         path.error ? path.error : poise_file_save(poise_buf_str(&path), &text);
     poise_buf_free(&path);
@@ -32,7 +73,7 @@ int flow_contact_write(const char *log, const struct flow_contact *call)
 int flow_contact_read(const char *log, struct flow_contact *out)
 {
     struct poise_buf path = {0};
-    char text[80] = "", *end = text;
+    char text[160] = "";
     contact_path(log, &path);
     int fd = path.error ? -1 : open(poise_buf_str(&path), O_RDONLY | O_CLOEXEC);
     poise_buf_free(&path);
@@ -41,13 +82,7 @@ int flow_contact_read(const char *log, struct flow_contact *out)
     }
     ssize_t got = read(fd, text, sizeof text - 1);
     close(fd);
-    if (got <= 0 || !strchr(text, '\n')) {
-        return -ENODATA;
-    }
-    out->secret = strtoull(end, &end, 10);
-    out->turn = strtoull(end, &end, 10);
-    out->port = (uint16_t)strtoul(end, &end, 10);
-    return *end == '\n' ? 0 : -ENODATA;
+    return got > 0 ? flow_contact_parse(text, out) : -ENODATA;
 }
 
 void flow_contact_remove(const char *log)

@@ -1,7 +1,6 @@
-/* Links: sockets, framing, queues. */
+/* Links: framing, queues, what is received. */
 #include "link.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -43,46 +42,6 @@ void flow_socket_tune(int fd)
     int one = 1;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
-int flow_listen(int *out, uint16_t *port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) < 0 ||
-        listen(fd, 1024) < 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &len) < 0) {
-        int code = poise_error_set(errno, "listen on", "127.0.0.1", NULL);
-        if (fd >= 0) {
-            close(fd);
-        }
-        return code;
-    }
-    *out = fd;
-    *port = ntohs(address.sin_port);
-    return 0;
-}
-
-int flow_connect(uint16_t port, int *out)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return poise_error_set(errno, "connect to", "127.0.0.1", NULL);
-    }
-    flow_socket_tune(fd);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 &&
-        errno != EINPROGRESS) {
-        int code = poise_error_set(errno, "connect to", "127.0.0.1", NULL);
-        close(fd);
-        return code;
-    }
-    *out = fd;
-    return 0;
 }
 
 void flow_awake_look(struct flow_awake *awake, uint64_t most)
@@ -164,13 +123,14 @@ static int gather(const struct flow_queue *queue, struct iovec *parts, int most)
     return count;
 }
 
-int flow_link_send(struct flow_link *link, struct flow_queue *sent)
+static int queue_send(struct flow_link *link, struct flow_queue *from,
+                      struct flow_queue *sent)
 {
     struct iovec parts[PARTS_MOST];
-    while (link->sending.first) {
-        struct msghdr message = {
-            .msg_iov = parts,
-            .msg_iovlen = (size_t)gather(&link->sending, parts, PARTS_MOST)};
+    while (from->first) {
+        struct msghdr message = {.msg_iov = parts,
+                                 .msg_iovlen =
+                                     (size_t)gather(from, parts, PARTS_MOST)};
         int fault = poise_fault_check(POISE_FAULT_SEND);
         ssize_t put = -1;
         errno = fault;
@@ -186,7 +146,7 @@ int flow_link_send(struct flow_link *link, struct flow_queue *sent)
                        : -errno;
         }
         while (put > 0) {
-            struct flow_item *item = link->sending.first;
+            struct flow_item *item = from->first;
             size_t whole = sizeof item->head + item->head.len;
             size_t left = whole - item->sent;
             if ((size_t)put < left) {
@@ -194,14 +154,23 @@ int flow_link_send(struct flow_link *link, struct flow_queue *sent)
                 break;
             }
             put -= (ssize_t)left;
-            link->sending.first = item->next;
+            from->first = item->next;
             if (!item->next) {
-                link->sending.last = NULL;
+                from->last = NULL;
             }
             flow_queue_add(sent, item);
         }
     }
     return 1;
+}
+
+int flow_link_send(struct flow_link *link, struct flow_queue *sent)
+{
+    struct flow_queue *shake = flow_handshake_queue(link), said = {0};
+    int state = shake ? queue_send(link, shake, &said) : 1;
+    flow_queue_clear(&said, NULL);
+    return state == 1 && link->proved ? queue_send(link, &link->sending, sent)
+                                      : state;
 }
 
 /* The stranger that came first, but for `but`: later ones of the list are
@@ -304,7 +273,33 @@ static bool is_too_large(uint64_t len)
            len / (uint64_t)bytes > (uint64_t)pages;
 }
 
-int flow_link_receive(struct flow_link *link)
+/* Whether a message may come, by its head. */
+static bool may_come(const struct flow_link *link)
+{
+    const struct flow_head *head = &link->head;
+    bool shakes = head->kind == FLOW_HELLO || head->kind == FLOW_WELCOME ||
+                  head->kind == FLOW_PROOF;
+    return link->proved
+               ? head->kind < FLOW_KINDS && !shakes && !is_too_large(head->len)
+               : shakes && head->len == flow_handshake_bytes(link);
+}
+
+/* What ends prove themselves by: 1 when who called has done so, 0 to go on. */
+static int receive_proof(struct flow_link *link, const struct flow_self *self)
+{
+    struct flow_queue *answer, said = {0};
+    int code = flow_link_shake(link, self);
+    free(link->in);
+    link->in = NULL;
+    answer = code >= 0 ? flow_handshake_queue(link) : NULL;
+    if (answer && queue_send(link, answer, &said) != 1) {
+        code = -EPROTO; /* some hundred bytes fit into any socket */
+    }
+    flow_queue_clear(&said, NULL);
+    return code;
+}
+
+int flow_link_receive(struct flow_link *link, const struct flow_self *self)
 {
     struct flow_head *head = &link->head;
     for (;;) {
@@ -312,10 +307,7 @@ int flow_link_receive(struct flow_link *link)
         if (link->got < sizeof *head) {
             code = receive_some(link, (char *)head + link->got,
                                 sizeof *head - link->got);
-        } else if (head->kind >= FLOW_KINDS ||
-                   (!link->known && head->kind != FLOW_HELLO) ||
-                   (head->kind == FLOW_HELLO && head->len > 0) ||
-                   is_too_large(head->len)) {
+        } else if (!may_come(link)) {
             return -EPROTO; /* a stranger, or no message */
         } else if (head->len > 0 && !link->in) {
             link->in = flow_made_create(head->len);
@@ -326,7 +318,11 @@ int flow_link_receive(struct flow_link *link)
                                 head->len - done);
         } else {
             link->got = 0;
-            return 1;
+            code = link->proved ? 1 : receive_proof(link, self);
+            if (code != 0) {
+                return code;
+            }
+            code = 1;
         }
         if (code <= 0) {
             return code;
@@ -342,6 +338,7 @@ void flow_link_close(struct flow_link *link, void *owner)
     link->fd = -1;
     flow_queue_clear(&link->queue, owner);
     flow_queue_clear(&link->sending, owner);
+    flow_handshake_free(link);
     free(link->in);
     link->in = NULL;
     link->got = 0;

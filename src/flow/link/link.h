@@ -20,15 +20,38 @@ static inline void *flow_made_data(struct flow_made *made)
     return (char *)made + FLOW_MADE_BYTES;
 }
 
+/** Where a process listens. */
+struct flow_endpoint {
+    unsigned char ip[16]; /**< IPv6, or IPv4 as ::ffff:A.B.C.D; 0: all */
+    uint16_t port;        /**< 0: none */
+};
+/** Bytes of one as text. */
+#define FLOW_ENDPOINT_TEXT 64
+/** 127.0.0.1, without a port. */
+struct flow_endpoint flow_endpoint_loopback(void);
+bool flow_endpoint_is_loopback(const struct flow_endpoint *at);
+/** As A.B.C.D:PORT or [IPV6]:PORT; returns `text`. */
+const char *flow_endpoint_text(const struct flow_endpoint *at,
+                               char text[FLOW_ENDPOINT_TEXT]);
+/** Back again. 0 or -EINVAL, without an error set. */
+int flow_endpoint_parse(const char *text, struct flow_endpoint *out);
+/** The first address of a host's name, without a port. 0, or negative with the
+ * error set. */
+int flow_endpoint_resolve(const char *host, struct flow_endpoint *out);
+/** Which address of this host packets to `to` come from, without a port. 0, or
+ * negative with the error set. */
+int flow_endpoint_route(const struct flow_endpoint *to,
+                        struct flow_endpoint *out);
+
 /** What a message is. */
 enum flow_kind {
-    FLOW_HELLO,  /**< first on each link: `version` the job's secret, `place`
-                    the node's number, `extra` the port that it listens on,
-                    `file` not 0 if it was started */
+    FLOW_HELLO,  /**< who called has proved itself (proof.c): `place` its
+                    number, `file` not 0 if it was started, `extra` not 0 if it
+                    is of the same build and job */
     FLOW_START,  /**< map: payload: struct flow_member by node; `extra` the
                     epoch, `version` the line */
     FLOW_PLAN,   /**< map: a segment; payload: its owners */
-    FLOW_JOIN,   /**< map: a new node `place`, which listens on port `extra` */
+    FLOW_JOIN,   /**< map: a new node `place`; payload: its endpoint */
     FLOW_EPOCH,  /**< map: node `place` is dead, epoch `extra`, line
                     `version` */
     FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the
@@ -47,12 +70,14 @@ enum flow_kind {
     FLOW_HANDED, /**< node to node: all for its epoch was put */
     FLOW_RESULT_KEPT, /**< map: it keeps `place` more results */
     /* In the map's log only, beside some of the above. */
-    FLOW_BEGUN,   /**< `version` the secret, `extra` the job's fingerprint */
+    FLOW_BEGUN,   /**< `extra` the job's fingerprint; payload: its secret */
     FLOW_PROCESS, /**< node `place` is process `extra` */
     FLOW_LINE,    /**< map: copy what is needed after version `version`; in the
                      log: that is done, payload: the members then, a byte each */
     FLOW_LEAVE,   /**< node: it is to end, and would have its blocks handed over
                      before */
+    FLOW_WELCOME, /**< the other end's answer to a hello, and ... */
+    FLOW_PROOF,   /**< ... what is said to that (proof.c) */
     FLOW_KINDS
 };
 
@@ -82,12 +107,59 @@ struct flow_queue {
     struct flow_item *first, *last;
 };
 
+/* ---- who is at the other end (proof.c) ---------------------------------- */
+
+#define FLOW_SECRET_BYTES 32
+#define FLOW_CODE_BYTES 32
+/** As it stands in memory it says the order of bytes. */
+#define FLOW_ORDER UINT32_C(0x01020304)
+
+/** Who one is, to others, and what one can prove it by. */
+struct flow_self {
+    unsigned char secret[FLOW_SECRET_BYTES];
+    uint64_t build, job; /**< flow_build, flow_job_fingerprint */
+    uint64_t turn;       /**< the map's: which map it is; a node's: whose */
+    struct flow_endpoint at;
+    uint32_t node;  /**< number */
+    uint32_t began; /**< not 0 if it was started */
+};
+
+/** What is said of it at the beginning of a link, and part of what codes are
+ * made of: no room between members. */
+struct flow_greeting {
+    char magic[8];
+    uint32_t order, node;
+    uint64_t build, job, turn;
+    unsigned char nonce[16];
+    struct flow_endpoint at;
+    uint16_t began;
+    uint32_t zero;
+};
+
+/** What this process was built from, as a number: 64 bits of a hash. */
+uint64_t flow_build(void);
+/** A new one, from the system. 0, or negative with the error set. */
+int flow_secret_draw(unsigned char secret[FLOW_SECRET_BYTES]);
+struct flow_link;
+/** Greet the other end of a new connection: what is sent before it has proved
+ * itself waits. 0 or negative. */
+int flow_link_greet(struct flow_link *link, const struct flow_self *self);
+/** For link.c: the bytes that link->head may have behind it now (SIZE_MAX: it
+ * may not come), and handling it: 1, 0 or negative, as flow_link_receive. */
+size_t flow_handshake_bytes(const struct flow_link *link);
+int flow_link_shake(struct flow_link *link, const struct flow_self *self);
+/** What of it is to be sent, before all else; NULL: nothing. */
+struct flow_queue *flow_handshake_queue(struct flow_link *link);
+/** Forget it. */
+void flow_handshake_free(struct flow_link *link);
+
 /** One socket. Senders put items into `queue` (nodes: with their lock held),
  * and only the thread of the socket touches the rest. */
 struct flow_link {
     int fd; /**< -1: closed */
     uint16_t peer;
-    bool known;              /**< a hello came */
+    bool known;              /**< whose it is */
+    bool proved;             /**< the other end is who it says (proof.c) */
     bool polled_out;         /**< epoll is asked for room to send */
     struct flow_queue queue; /**< to be sent */
     struct flow_queue sending;
@@ -95,13 +167,17 @@ struct flow_link {
     size_t got;            /**< bytes of head and payload */
     struct flow_made *in;  /**< the payload, owned */
     uint64_t heard_ns, came_ns;
+    struct flow_handshake *shake; /**< owned; NULL: none goes on */
+    struct flow_endpoint at;      /**< where who called listens, if proved */
+    uint64_t turn;                /**< of who was called, if proved */
     struct flow_link *next;
 };
 
-/** A socket that listens on the loopback, and its port. */
-int flow_listen(int *fd, uint16_t *port);
-/** A connection to a port of the loopback: non-blocking. */
-int flow_connect(uint16_t port, int *fd);
+/** A socket that listens on an address, on a port that the system chooses if it
+ * names none, and the port. 0, or negative with the error set. */
+int flow_listen(const struct flow_endpoint *at, int *fd, uint16_t *port);
+/** A connection: non-blocking. 0, or negative with the error set. */
+int flow_connect(const struct flow_endpoint *to, int *fd);
 /** Make it non-blocking, and send at once. */
 void flow_socket_tune(int fd);
 
@@ -136,8 +212,10 @@ int flow_link_accept(int listener, struct flow_link **links, unsigned most);
 void flow_links_tidy(struct flow_link **links);
 /** Receive as much as there is, at most one message: 1 and link->head and
  * link->in are it, 0: nothing whole yet, negative: broken or closed
- * (-ECONNRESET), or -ENOMEM with the error set. */
-int flow_link_receive(struct flow_link *link);
+ * (-ECONNRESET), or -ENOMEM with the error set. What ends say to prove
+ * themselves is handled; of it FLOW_HELLO comes out, when who called has done
+ * so. */
+int flow_link_receive(struct flow_link *link, const struct flow_self *self);
 void flow_link_close(struct flow_link *link, void *owner);
 
 /** A map that was silent for so many times the time after which a node is
@@ -147,8 +225,8 @@ void flow_link_close(struct flow_link *link, void *owner);
 /** What a newcomer learns of each number. A node that is gone never comes back;
  * one that is neither here nor gone may be on its way. */
 struct flow_member {
-    uint16_t port; /**< 0: it is no member */
-    uint16_t gone; /**< it was declared dead */
+    struct flow_endpoint at; /**< port 0: it is no member */
+    uint16_t gone;           /**< it was declared dead */
 };
 
 /** What a node counts for each other one. */
@@ -197,11 +275,15 @@ void flow_awake_look(struct flow_awake *awake, uint64_t most);
 
 /** How to reach a map; `turn` counts those that took over. */
 struct flow_contact {
-    uint64_t secret, turn;
-    uint16_t port;
+    unsigned char secret[FLOW_SECRET_BYTES];
+    uint64_t turn;
+    struct flow_endpoint at;
 };
-/** FILE.map: written by the map, looked at by nodes without one. 0 or
- * negative; reading sets no error. */
+/** One line of text, with its newline, and back: 0 or -ENODATA. */
+int flow_contact_text(const struct flow_contact *call, struct poise_buf *out);
+int flow_contact_parse(const char *text, struct flow_contact *out);
+/** FILE.map: written by the map, looked at by nodes without one; nobody else
+ * may read it. 0 or negative; reading sets no error. */
 int flow_contact_write(const char *log, const struct flow_contact *call);
 int flow_contact_read(const char *log, struct flow_contact *out);
 void flow_contact_remove(const char *log);

@@ -7,13 +7,13 @@
 #include <sys/types.h>
 
 struct map_node {
-    pid_t pid;     /**< 0: reaped */
-    pid_t logged;  /**< by the log; its own if it says hello */
-    int pidfd;     /**< -1: none */
-    bool gone;     /**< it is logged, and was no process when this map began */
-    uint16_t port; /**< 0: did not say hello yet */
-    bool alive;    /**< a member; before all are there: started */
-    bool joined;   /**< is a member, or was one */
+    pid_t pid;    /**< 0: reaped */
+    pid_t logged; /**< by the log; its own if it says hello */
+    int pidfd;    /**< -1: none */
+    bool gone;    /**< it is logged, and was no process when this map began */
+    struct flow_endpoint at; /**< port 0: did not say hello yet */
+    bool alive;              /**< a member; before all are there: started */
+    bool joined;             /**< is a member, or was one */
     struct flow_link *link;
     uint64_t heard_ns;    /**< the link's when it was last looked at */
     uint64_t silent_from; /**< by map->awake */
@@ -48,8 +48,8 @@ struct map {
     const struct poise_flow_job *job;
     const struct poise_flow_options *options;
     int poll, listener;
-    uint16_t port;
-    uint64_t secret, epoch, turn;
+    struct flow_self self; /**< its endpoint: where nodes find it */
+    uint64_t epoch;
     int log;                /**< -1: none */
     uint64_t log_at;        /**< where the part that counts begins */
     bool took_over;         /**< and no node came back yet */
@@ -83,6 +83,8 @@ struct map {
     struct flow_failure failure;
 };
 
+/** How nodes reach it. */
+struct flow_contact map_contact(const struct map *map);
 /** Start a node's process. 0 or negative. */
 int map_spawn(struct map *map, unsigned id);
 /** Notice when it ends. */

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC UINT32_C(0x326c6f70)
+#define MAGIC UINT32_C(0x336c6f70)
 
 /** Before each record; `len` bytes of payload follow the head. */
 struct record {
@@ -52,18 +52,6 @@ static uint32_t check_of(const struct flow_head *head, const void *data)
     return (uint32_t)mix(mix(MAGIC, head, sizeof *head), data, head->len);
 }
 
-/* Shapes: a log is of no use for another job. */
-static uint64_t fingerprint(const struct poise_flow_job *job)
-{
-    uint64_t hash = job->file_count;
-    for (uint32_t f = 0; f < job->file_count; f++) {
-        const struct poise_flow_chunk *s = &job->files[f].shape;
-        hash = mix(hash, &s->versions, sizeof s->versions);
-        hash = mix(hash, s->index, s->dims * sizeof s->index[0]);
-    }
-    return hash;
-}
-
 /* ---- writing ------------------------------------------------------------ */
 
 int map_log_add(struct map *map, enum flow_kind kind,
@@ -86,16 +74,23 @@ int map_log_add(struct map *map, enum flow_kind kind,
     return code;
 }
 
+struct flow_contact map_contact(const struct map *map)
+{
+    struct flow_contact call = {.turn = map->self.turn, .at = map->self.at};
+    memcpy(call.secret, map->self.secret, sizeof call.secret);
+    return call;
+}
+
 int map_log_begin(struct map *map)
 {
-    const struct flow_contact call = {map->secret, map->turn, map->port};
-    struct flow_head head = {.version = (int64_t)map->secret,
-                             .extra = fingerprint(map->job)};
+    const struct flow_contact call = map_contact(map);
+    struct flow_head head = {.extra = map->self.job};
     if (map->log < 0) {
         return 0;
     }
     map->log_at = (uint64_t)lseek(map->log, 0, SEEK_END);
-    int code = map_log_add(map, FLOW_BEGUN, &head, NULL, 0);
+    int code =
+        map_log_add(map, FLOW_BEGUN, &head, call.secret, sizeof call.secret);
     return code == 0 ? flow_contact_write(map->options->log, &call) : code;
 }
 
@@ -143,11 +138,12 @@ static int bad_log(const struct map *map, const char *why)
 }
 
 /* The nodes at the beginning, or one that came later. */
-static void apply_member(struct map *map, unsigned id, uint16_t port)
+static void apply_member(struct map *map, unsigned id,
+                         const struct flow_endpoint *at)
 {
-    map->nodes[id].alive = port != 0;
+    map->nodes[id].alive = at->port != 0;
     map->nodes[id].joined = true;
-    map->nodes[id].port = port;
+    map->nodes[id].at = *at;
     map->count = id >= map->count ? id + 1 : map->count;
     map->started = true;
 }
@@ -169,9 +165,10 @@ static int apply_plan(struct map *map, const struct flow_head *head,
 }
 
 static int apply(struct map *map, const struct flow_head *head,
-                 const struct poise_buf *data, uint64_t at)
+                 const struct poise_buf *data, uint64_t begins)
 {
     const struct flow_member *list = (const void *)data->data;
+    struct flow_endpoint at;
     bool of_node = head->kind == FLOW_JOIN || head->kind == FLOW_EPOCH ||
                    head->kind == FLOW_PROCESS;
     if ((of_node && head->place >= map->cap) ||
@@ -182,9 +179,12 @@ static int apply(struct map *map, const struct flow_head *head,
     switch ((enum flow_kind)head->kind) {
     case FLOW_BEGUN:
         map_forget(map);
-        map->secret = (uint64_t)head->version;
-        map->log_at = at;
-        return head->extra == fingerprint(map->job)
+        if (data->len != sizeof map->self.secret) {
+            return bad_log(map, "its beginning is of another form");
+        }
+        memcpy(map->self.secret, data->data, data->len);
+        map->log_at = begins;
+        return head->extra == map->self.job
                    ? 0
                    : bad_log(map, "it is of another job");
     case FLOW_PROCESS:
@@ -193,11 +193,15 @@ static int apply(struct map *map, const struct flow_head *head,
     case FLOW_START:
         for (unsigned n = 0; n < data->len / sizeof *list && n < map->cap;
              n++) {
-            apply_member(map, n, list[n].port);
+            apply_member(map, n, &list[n].at);
         }
         return 0;
     case FLOW_JOIN:
-        apply_member(map, (unsigned)head->place, (uint16_t)head->extra);
+        if (data->len != sizeof at) {
+            return bad_log(map, "a newcomer in it is of another form");
+        }
+        memcpy(&at, data->data, sizeof at);
+        apply_member(map, (unsigned)head->place, &at);
         return 0;
     case FLOW_EPOCH:
         map->epoch = head->extra;
@@ -271,26 +275,27 @@ int map_log_open(struct map *map)
                    : poise_error_set(errno, "lock", path, NULL);
     }
     if (flow_contact_read(path, &call) == 0) {
-        map->turn = call.turn;
+        map->self.turn = call.turn;
     }
-    if (map->turn >= UINT32_MAX) {
+    if (map->self.turn >= UINT32_MAX) {
         /* Nodes follow higher numbers only; probes have 32 bits more. */
         return poise_error_set(EOVERFLOW, "take over by log", path,
                                "too many maps did so before, says its .map");
     }
-    map->turn++;
-    map->probe = map->turn << 32; /* none of another map's */
-    uint64_t secret = map->secret;
+    map->self.turn++;
+    map->probe = map->self.turn << 32; /* none of another map's */
+    unsigned char secret[FLOW_SECRET_BYTES];
+    memcpy(secret, map->self.secret, sizeof secret);
     int code = replay(map);
     if (code == 0 && map->took_over) {
         /* That map may have died before it announced all first plans. */
         code = map_begin(map);
         map_watch_logged(map);
-        call = (struct flow_contact){map->secret, map->turn, map->port};
+        call = map_contact(map);
         return code == 0 ? flow_contact_write(path, &call) : code;
     }
     map_forget(map); /* it had not begun */
-    map->secret = secret;
+    memcpy(map->self.secret, secret, sizeof secret);
     return code == 0 ? map_log_begin(map) : code;
 }
 

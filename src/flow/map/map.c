@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,7 +144,7 @@ void map_forget(struct map *map)
     for (unsigned n = 0; n < map->cap; n++) {
         map->nodes[n].alive = map->nodes[n].joined = false;
         map->nodes[n].logged = 0;
-        map->nodes[n].port = 0;
+        map->nodes[n].at = (struct flow_endpoint){.port = 0};
     }
     map->count = map->options->nodes;
     map->line = map->next_line = map->sent_line = -1;
@@ -181,23 +180,14 @@ static void drop_nodes(struct map *map)
     map->oldest = -1;
 }
 
-/* By it a node knows its map, and not one that died. From the system: a map and
- * the next one may be of processes that had one beginning, and their generators
- * too. */
-static int draw_secret(struct map *map)
-{
-    return getrandom(&map->secret, sizeof map->secret, 0) == sizeof map->secret
-               ? 0
-               : poise_error_set(errno, "draw secret of map", NULL, NULL);
-}
-
 /* None of the nodes of a map that died came back, or all that did died. */
 static int begin_anew(struct map *map)
 {
     drop_nodes(map);
     map_forget(map);
     map->began_ns = poise_clock_ns();
-    int code = draw_secret(map);
+    /* By it a node knows its map, and not one that died. */
+    int code = flow_secret_draw(map->self.secret);
     code = code == 0 ? map_log_begin(map) : code;
     for (unsigned n = 0; code == 0 && n < map->count; n++) {
         code = map_spawn(map, n);
@@ -346,7 +336,7 @@ static int read_link(struct map *map, struct flow_link *link)
 {
     int code = 1;
     for (int i = 0; i < EVENTS_MOST && code > 0 && link->fd >= 0; i++) {
-        code = flow_link_receive(link);
+        code = flow_link_receive(link, &map->self);
         if (code == -ENOMEM) {
             return code;
         }
@@ -509,8 +499,13 @@ static int map_make(struct map *map)
     if (map->poll < 0) {
         return poise_error_set(errno, "start map", NULL, NULL);
     }
-    int code = draw_secret(map);
-    code = code == 0 ? flow_listen(&map->listener, &map->port) : code;
+    map->self.build = flow_build();
+    map->self.job = flow_job_fingerprint(map->job);
+    map->self.at = flow_endpoint_loopback();
+    int code = flow_secret_draw(map->self.secret);
+    if (code == 0) {
+        code = flow_listen(&map->self.at, &map->listener, &map->self.at.port);
+    }
     struct epoll_event event = {EPOLLIN, {.ptr = &map->listener}};
     if (code == 0 &&
         epoll_ctl(map->poll, EPOLL_CTL_ADD, map->listener, &event) < 0) {

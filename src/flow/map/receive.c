@@ -173,16 +173,21 @@ static int readmit(struct map *map, struct map_node *node, bool began)
 static int receive_hello(struct map *map, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
-    if ((uint64_t)head->version != map->secret || head->place >= map->count ||
-        map->nodes[head->place].link) {
-        flow_link_close(link, NULL); /* a stranger, or one too many */
+    if (head->place >= map->count || map->nodes[head->place].link) {
+        flow_link_close(link, NULL); /* one too many */
         return 0;
+    }
+    if (head->extra == 0) {
+        return poise_error_set(
+            EPROTO, "run job", NULL,
+            "node %llu is of another build of Poise, or has other input",
+            (unsigned long long)head->place);
     }
     link->known = true;
     link->peer = (uint16_t)head->place;
     map->nodes[link->peer].link = link;
     struct map_node *node = &map->nodes[link->peer];
-    node->port = (uint16_t)head->extra;
+    node->at = link->at;
     if (node->logged) {
         return readmit(map, node, head->file != 0);
     }

@@ -42,7 +42,7 @@ int map_spawn(struct map *map, unsigned id)
         return poise_error_set(errno, "start node", NULL, NULL);
     }
     if (pid == 0) {
-        const struct flow_contact call = {map->secret, map->turn, map->port};
+        const struct flow_contact call = map_contact(map);
         if (map->log < 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
         }
@@ -139,7 +139,7 @@ struct flow_member *map_members(const struct map *map)
     struct flow_member *list = poise_alloc(map->count, sizeof *list);
     for (unsigned n = 0; list && n < map->count; n++) {
         const struct map_node *node = &map->nodes[n];
-        list[n].port = node->alive ? node->port : 0;
+        list[n].at = node->alive ? node->at : (struct flow_endpoint){.port = 0};
         list[n].gone = node->joined && !node->alive;
     }
     return list;
@@ -149,8 +149,8 @@ int map_join(struct map *map, struct map_node *node)
 {
     unsigned id = (unsigned)(node - map->nodes);
     struct flow_head head = {.version = map->line, .extra = map->epoch};
-    struct flow_head word = {.place = id, .extra = node->port};
-    int code = map_broadcast(map, FLOW_JOIN, &word, NULL, 0);
+    struct flow_head word = {.place = id};
+    int code = map_broadcast(map, FLOW_JOIN, &word, &node->at, sizeof node->at);
     map->next_line = -1; /* it may get blocks before that one */
     node->alive = node->joined = true;
     map->joins++;

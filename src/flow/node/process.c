@@ -208,26 +208,17 @@ static void poll_for(struct flow_server *server, struct flow_link *link,
     link->polled_out = out;
 }
 
-/* A hello, with this node's number, goes first. */
 static int link_open(struct flow_server *server, struct flow_link *link,
-                     uint16_t port)
+                     const struct flow_endpoint *to)
 {
-    struct flow_item *hello = flow_item_create(FLOW_HELLO, NULL, 0);
-    if (!hello) {
-        return -ENOMEM;
+    server->self.began = server->member[server->node->id];
+    int code = flow_link_greet(link, &server->self);
+    if (code == 0) {
+        code = flow_connect(to, &link->fd);
     }
-    hello->head.version = (int64_t)server->secret;
-    hello->head.place = server->node->id;
-    hello->head.extra = server->port;
-    hello->head.file = server->member[server->node->id];
-    int code = flow_connect(port, &link->fd);
     if (code < 0) {
-        free(hello);
         return code;
     }
-    hello->next = link->sending.first;
-    link->sending.first = hello;
-    link->sending.last = link->sending.last ? link->sending.last : hello;
     link->known = true;
     link->heard_ns = poise_clock_ns();
     poll_for(server, link, EPOLL_CTL_ADD, true);
@@ -293,7 +284,7 @@ static int link_accept(struct flow_server *server)
 static int link_read(struct flow_server *server, struct flow_link *link)
 {
     for (int i = 0; i < EVENTS_MOST && link->fd >= 0; i++) {
-        int code = flow_link_receive(link);
+        int code = flow_link_receive(link, &server->self);
         if (code == 0) {
             return 0;
         }
@@ -321,7 +312,7 @@ static int link_read(struct flow_server *server, struct flow_link *link)
 }
 
 static int link_flush(struct flow_server *server, struct flow_link *link,
-                      uint16_t port)
+                      const struct flow_endpoint *to)
 {
     struct flow_queue sent = {0};
     struct flow_node *node = server->node;
@@ -336,10 +327,10 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
         link->queue = (struct flow_queue){0};
     }
     pthread_mutex_unlock(&node->lock);
-    if (!link->sending.first) {
+    if (!link->sending.first && !flow_handshake_queue(link)) {
         return 0;
     }
-    int code = link->fd < 0 ? link_open(server, link, port) : 0;
+    int code = link->fd < 0 ? link_open(server, link, to) : 0;
     int state = code == 0 ? flow_link_send(link, &sent) : -ECONNRESET;
     pthread_mutex_lock(&node->lock);
     flow_queue_clear(&sent, node);
@@ -354,10 +345,11 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
 
 static int flush_all(struct flow_server *server)
 {
-    int code = server->orphan_ns ? 0 : link_flush(server, &server->map, 0);
+    int code =
+        server->orphan_ns ? 0 : link_flush(server, &server->map, &server->to);
     for (unsigned n = 0; code == 0 && n < server->count; n++) {
         if (server->alive[n] && server->out[n]) {
-            code = link_flush(server, server->out[n], server->ports[n]);
+            code = link_flush(server, server->out[n], &server->at[n]);
         }
     }
     return code;
@@ -442,13 +434,15 @@ static int look_for_map(struct flow_server *server)
         return 0;
     }
     if (flow_contact_read(options->log, &call) < 0 ||
-        call.secret != server->secret || call.turn <= server->turn) {
+        memcmp(call.secret, server->self.secret, sizeof call.secret) != 0 ||
+        call.turn <= server->self.turn) {
         uint64_t most = options->orphan_ns ? options->orphan_ns : ORPHAN_NS;
         server->ended = now - server->orphan_ns > most;
         return 0;
     }
-    server->turn = call.turn;
-    int code = link_open(server, &server->map, call.port);
+    server->self.turn = call.turn;
+    server->to = call.at;
+    int code = link_open(server, &server->map, &server->to);
     if (code == 0) {
         server->orphan_ns = 0;
         server->failed = false;
@@ -520,7 +514,7 @@ static void server_free(struct flow_server *server)
     close(server->listener);
     flow_node_destroy(server->node);
     free(server->out);
-    free(server->ports);
+    free(server->at);
     free(server->alive);
     free(server->member);
     free(server->gone);
@@ -542,8 +536,25 @@ static int term_open(struct flow_server *server)
     return server->term;
 }
 
+/* Where others reach this node: on the address by which it reaches the map. */
+static int server_listen(struct flow_server *server,
+                         const struct flow_contact *call)
+{
+    struct flow_self *self = &server->self;
+    memcpy(self->secret, call->secret, sizeof self->secret);
+    self->turn = call->turn;
+    self->build = flow_build();
+    self->job = flow_job_fingerprint(server->node->job);
+    self->node = server->node->id;
+    server->to = call->at;
+    int code = flow_endpoint_route(&call->at, &self->at);
+    return code == 0 ? flow_listen(&self->at, &server->listener, &self->at.port)
+                     : code;
+}
+
 static int server_create(const struct poise_flow_job *job,
                          const struct poise_flow_options *options, unsigned id,
+                         const struct flow_contact *call,
                          struct flow_server **out)
 {
     struct flow_server *server = poise_alloc(1, sizeof *server);
@@ -558,20 +569,20 @@ static int server_create(const struct poise_flow_job *job,
     server->early_end = &server->early;
     server->map.peer = FLOW_NOBODY;
     server->out = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(void *));
-    server->ports = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint16_t));
+    server->at = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->at);
     server->alive = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->member = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->gone = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->tally);
     server->files = poise_alloc(job->file_count, sizeof *server->files);
-    int code = server->out && server->ports && server->alive &&
-                       server->member && server->gone && server->handed &&
-                       server->tally && server->files
+    int code = server->out && server->at && server->alive && server->member &&
+                       server->gone && server->handed && server->tally &&
+                       server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {
-        code = flow_listen(&server->listener, &server->port);
+        code = server_listen(server, call);
     }
     if (code == 0) {
         server->node->net = &server->net;
@@ -603,12 +614,10 @@ int flow_server_run(const struct poise_flow_job *job,
     unsigned count = options->threads ? options->threads : 1, made = 0;
     struct flow_server *server;
     pthread_t *threads = poise_alloc(count, sizeof *threads);
-    if (!threads || server_create(job, options, id, &server) < 0) {
+    if (!threads || server_create(job, options, id, call, &server) < 0) {
         return 1;
     }
-    server->secret = call->secret;
-    server->turn = call->turn;
-    bool started = link_open(server, &server->map, call->port) == 0;
+    bool started = link_open(server, &server->map, &server->to) == 0;
     while (started && made < count &&
            pthread_create(&threads[made], NULL, processor, server->node) == 0) {
         made++;

@@ -18,10 +18,9 @@ struct flow_server {
     struct flow_net net; /**< first */
     struct flow_node *node;
     int poll, wake, listener;
-    int term; /**< a descriptor that SIGTERM makes readable */
-    uint16_t port;
-    uint64_t secret;
-    uint64_t turn; /**< of the map that it knows */
+    int term;                /**< a descriptor that SIGTERM makes readable */
+    struct flow_self self;   /**< its turn: of the map that it knows */
+    struct flow_endpoint to; /**< where that is */
     struct flow_awake awake;
     uint64_t map_heard_ns;    /**< the link's when it was last looked at */
     uint64_t map_silent_from; /**< by awake */
@@ -29,9 +28,9 @@ struct flow_server {
     /** Results that the map did not say it keeps: linked by next_output. */
     struct flow_block *unacknowledged, *unacknowledged_last;
     struct flow_link map;
-    struct flow_link **out; /**< [POISE_FLOW_NODES_MOST], to other nodes */
-    struct flow_link *in;   /**< from other nodes */
-    uint16_t *ports;        /**< [POISE_FLOW_NODES_MOST] */
+    struct flow_link **out;   /**< [POISE_FLOW_NODES_MOST], to other nodes */
+    struct flow_link *in;     /**< from other nodes */
+    struct flow_endpoint *at; /**< [POISE_FLOW_NODES_MOST] */
     /** [POISE_FLOW_NODES_MOST] Nodes to which messages go. */
     bool *alive;
     /** [POISE_FLOW_NODES_MOST] Nodes that have a part in what all nodes compute
@@ -94,8 +93,10 @@ int flow_server_early(struct flow_server *server);
 void flow_server_count(struct flow_server *server,
                        const struct flow_head *head);
 /** A newcomer. The lock is held. */
-int flow_server_join(struct flow_server *server, const struct flow_head *head);
-/** Know of a node, by the port that it listens on. */
-int flow_server_member(struct flow_server *server, unsigned id, uint16_t port);
+int flow_server_join(struct flow_server *server, const struct flow_head *head,
+                     const struct flow_endpoint *at);
+/** Know of a node, by where it listens. */
+int flow_server_member(struct flow_server *server, unsigned id,
+                       const struct flow_endpoint *at);
 
 #endif

@@ -168,7 +168,8 @@ int flow_server_early(struct flow_server *server)
 
 /* ---- from the map ------------------------------------------------------- */
 
-int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
+int flow_server_member(struct flow_server *server, unsigned id,
+                       const struct flow_endpoint *at)
 {
     server->count = id >= server->count ? id + 1 : server->count;
     if (server->out[id] || server->gone[id] || id == server->node->id) {
@@ -181,8 +182,8 @@ int flow_server_member(struct flow_server *server, unsigned id, uint16_t port)
     link->fd = -1;
     link->peer = (uint16_t)id;
     server->out[id] = link;
-    server->ports[id] = port;
-    server->alive[id] = port != 0;
+    server->at[id] = *at;
+    server->alive[id] = at->port != 0;
     return 0;
 }
 
@@ -197,9 +198,9 @@ static int receive_start(struct flow_server *server, struct flow_link *link)
     count = count < POISE_FLOW_NODES_MOST ? count : POISE_FLOW_NODES_MOST;
     for (unsigned n = 0; code == 0 && n < count; n++) {
         server->gone[n] = list[n].gone;
-        server->member[n] = list[n].port != 0;
+        server->member[n] = list[n].at.port != 0;
         if (server->member[n]) {
-            code = flow_server_member(server, n, list[n].port);
+            code = flow_server_member(server, n, &list[n].at);
             server->alive[n] = true;
         } else if (server->gone[n]) {
             server->alive[n] = false;
@@ -296,7 +297,8 @@ static bool map_makes_sense(const struct flow_server *server,
         return head->place < POISE_FLOW_NODES_MOST && head->version >= -1 &&
                head->version < INT64_MAX;
     case FLOW_JOIN:
-        return head->place < POISE_FLOW_NODES_MOST;
+        return head->place < POISE_FLOW_NODES_MOST &&
+               head->len == sizeof(struct flow_endpoint) && link->in;
     default:
         return true;
     }
@@ -316,7 +318,7 @@ static int receive_from_map(struct flow_server *server, struct flow_link *link)
     case FLOW_STATE:
         return receive_state(server, &link->head);
     case FLOW_JOIN:
-        return flow_server_join(server, &link->head);
+        return flow_server_join(server, &link->head, flow_made_data(link->in));
     case FLOW_EPOCH:
         return flow_server_epoch(server, &link->head);
     case FLOW_LINE:
@@ -340,15 +342,14 @@ int flow_server_receive(struct flow_server *server, struct flow_link *link)
         return receive_from_map(server, link);
     }
     if (head->kind == FLOW_HELLO) {
-        if (link->known || (uint64_t)head->version != server->secret ||
-            head->place >= POISE_FLOW_NODES_MOST) {
+        if (head->place >= POISE_FLOW_NODES_MOST || head->extra == 0) {
             flow_link_close(link, server->node);
             return 0;
         }
         link->known = true;
         link->peer = (uint16_t)head->place;
         /* A newcomer may be here before the map's word of it. */
-        return flow_server_member(server, link->peer, (uint16_t)head->extra);
+        return flow_server_member(server, link->peer, &link->at);
     }
     server->tally[link->peer].received++;
     flow_server_count(server, head);

@@ -174,13 +174,13 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
 
 /* ---- newcomers ---------------------------------------------------------- */
 
-int flow_server_join(struct flow_server *server, const struct flow_head *head)
+int flow_server_join(struct flow_server *server, const struct flow_head *head,
+                     const struct flow_endpoint *at)
 {
     if (server->member[head->place] || server->gone[head->place]) {
         return 0; /* another map says so once more */
     }
-    int code = flow_server_member(server, (unsigned)head->place,
-                                  (uint16_t)head->extra);
+    int code = flow_server_member(server, (unsigned)head->place, at);
     if (code < 0) {
         return code;
     }

@@ -3,7 +3,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 struct values {
     struct cli_common common;
@@ -28,7 +30,9 @@ const struct poise_command cli_desync_run_command = {
         "<poise/flow.h>: it says what blocks there are, what each of them "
         "needs, and how it is computed. Words behind JOB are for the program; "
         "options of poise stand before it.\n\n"
-        "Nodes are processes of this machine. One that dies is replaced by "
+        "Nodes are processes of this host, of those that --hosts names, or of "
+        "a "
+        "launcher (srun, mpirun). One that dies is replaced by "
         "the others, which compute its part again from the last copies that "
         "nodes keep for each other (see --replicate-every). One that gets "
         "SIGTERM hands its blocks over before it ends. With --log, the command "
@@ -74,19 +78,48 @@ static int tell(const struct cli_flow *flow,
     return status;
 }
 
-static int run(const struct cli_flow *flow, int argc, char **argv)
+/* What tells this job from others: the program itself, and its words. Added to
+ * what the program says of its input. */
+static int digest(int argc, char **argv, uint64_t *out)
+{
+    char part[65536];
+    uint64_t hash = *out;
+    ssize_t got;
+    int fd = poise_file_open(AT_FDCWD, argv[0], O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    while ((got = poise_file_read(fd, part, sizeof part, argv[0])) > 0) {
+        hash = poise_hash_bytes(part, (size_t)got, hash);
+    }
+    for (int i = 1; i < argc; i++) {
+        hash = poise_hash_bytes(argv[i], strlen(argv[i]) + 1, hash);
+    }
+    *out = hash;
+    close(fd);
+    return got < 0 ? (int)got : 0;
+}
+
+static int run(const struct cli_flow *flow, const struct cli_cluster *cluster,
+               int argc, char **argv)
 {
     struct poise_flow_program program = {0};
     struct poise_flow_options run_options = cli_flow_options(flow);
     struct poise_flow_stats stats = {0};
     int (*begin)(int, char **, struct poise_flow_program *) = NULL;
-    int traced = cli_trace_begin("desync run", (int)flow->nodes + 1);
+    int traced = cluster->agent
+                     ? CLI_DONE
+                     : cli_trace_begin("desync run", (int)flow->nodes + 1);
     if (traced != CLI_DONE) {
         return traced;
     }
     int code = load(argv[0], &begin);
     if (code == 0) {
         code = begin(argc, argv, &program);
+    }
+    if (code == 0 && cluster->used) {
+        run_options.cluster = &cluster->cluster;
+        code = digest(argc, argv, &program.job.digest);
     }
     if (code < 0) {
         return cli_fail("desync run", code);
@@ -97,6 +130,9 @@ static int run(const struct cli_flow *flow, int argc, char **argv)
     if (code < 0) {
         cli_say_error("desync run");
     }
+    if (cluster->agent) {
+        return code < 0 ? CLI_PARTLY : CLI_DONE;
+    }
     int finished = program.finish ? program.finish(code, program.arg) : 0;
     int status = code < 0 ? CLI_PARTLY : tell(flow, &stats);
     if (finished < 0) {
@@ -104,6 +140,17 @@ static int run(const struct cli_flow *flow, int argc, char **argv)
     }
     poise_flow_stats_free(&stats);
     cli_trace_end();
+    return status;
+}
+
+static int run_on(const struct cli_flow *flow, int argc, char **argv)
+{
+    struct cli_cluster cluster;
+    int status = cli_cluster_open("desync run", flow, &cluster);
+    if (status == CLI_DONE) {
+        status = run(flow, &cluster, argc, argv);
+        cli_cluster_close(&cluster);
+    }
     return status;
 }
 
@@ -123,7 +170,7 @@ int cli_desync_run(int argc, char **argv)
     if (first >= 0 &&
         cli_flow_ablate(&cli_desync_run_command, &values.flow, &status)) {
         end += end < argc && strcmp(argv[end], "--") == 0;
-        status = end < argc ? run(&values.flow, argc - end, argv + end)
+        status = end < argc ? run_on(&values.flow, argc - end, argv + end)
                             : missing_job();
     }
     poise_strings_free(&values.flow.ablation);

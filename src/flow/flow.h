@@ -15,6 +15,7 @@
 #ifndef POISE_FLOW_H
 #define POISE_FLOW_H
 
+#include <poise/comm.h>
 #include <poise/core.h>
 
 #include <limits.h>
@@ -253,13 +254,53 @@ struct poise_flow_stats {
 };
 POISE_API void poise_flow_stats_free(struct poise_flow_stats *stats);
 
+/** A host on which nodes run. */
+struct poise_flow_host {
+    char *name;     /**< that ssh knows, or an address; owned */
+    unsigned slots; /**< nodes on it */
+};
+struct poise_flow_hosts {
+    struct poise_flow_host *items; /**< [count], owned */
+    size_t count;
+};
+/**
+ * Read hosts from a file: lines NAME, NAME:N or NAME slots=N, N nodes on each
+ * (default: 1), # begins a comment; a name with a colon stands in brackets. A
+ * host that comes again has so many more. 0, or negative with the error set.
+ * `out` is freed by poise_flow_hosts_free, also after an error.
+ */
+POISE_API int poise_flow_hosts_read(const char *path,
+                                    struct poise_flow_hosts *out);
+POISE_API void poise_flow_hosts_free(struct poise_flow_hosts *hosts);
+
+/** Nodes on several hosts. Each of these gets one more process, its agent, in
+ * which poise_flow_run is called with the same job and options: it starts the
+ * host's nodes by fork, and returns 1 when they have ended. The job's secret,
+ * by which all of them know each other, goes to agents over their standard
+ * input (`hosts`) or by the messages of the launcher's MPI (`world`). Addresses
+ * are those by which the map's host reaches the others. */
+struct poise_flow_cluster {
+    /** The map starts agents: runs `rsh` (words, parted by blanks), the host's
+     * name and `command`, a line for a shell, which gets a line on its standard
+     * input. A host that is this one needs no agent, if `rsh` is NULL; that
+     * then stands for ssh. Nodes are numbered host by host. */
+    const struct poise_flow_hosts *hosts;
+    const char *rsh, *command;
+    /** Or: a launcher did. All its processes call, collectively; rank 0 is the
+     * map, and each has one node. An MPI that loses a host, or one of these
+     * processes (not: a node), ends the job. */
+    struct poise_world *world;
+    /** This process is an agent that was started by `command`, and reads the
+     * map's line from this descriptor; -1: it is none. */
+    int agent;
+};
+
 /** No copies: when a node dies, all begins anew. */
 #define POISE_FLOW_REPLICATE_NEVER UINT_MAX
 
 /** Zero is the default of everything. */
 struct poise_flow_options {
-    unsigned nodes;   /**< processes, started by fork; 0: none, the calling one
-                           computes alone */
+    unsigned nodes;   /**< processes; 0: none, the calling one computes alone */
     unsigned threads; /**< block processors of each node; 0: 1 */
     unsigned window;  /**< versions of a chunk that are looked at ahead, whose
                            blocks are fetched; 0: 4 */
@@ -289,6 +330,9 @@ struct poise_flow_options {
      * machine. */
     const char *log;
     uint64_t orphan_ns;
+    /** Hosts; NULL: this one, by fork. With `nodes` 0 there is a node for each
+     * slot. */
+    const struct poise_flow_cluster *cluster;
     enum poise_flow_policy policy; /**< for benchmarks */
     /** Share of the blocks, 0 to 1, that are computed twice and compared, and
      * whose dependency lists are held against each other. */
@@ -309,7 +353,8 @@ struct poise_flow_options {
  * threads are the same bytes. Starts processes by fork, so no other thread of
  * the caller may hold a lock that callbacks need.
  *
- * 0, or negative: -EINVAL (shapes, chunks that overlap or leave something
+ * 0, or 1 in an agent (struct poise_flow_cluster), which has no results, or
+ * negative: -EINVAL (shapes, chunks that overlap or leave something
  * out), -ELOOP (a cycle of dependencies, which is named), -ERANGE (a dependency
  * that can never exist), -ENODATA (compute did not write its block), -EEXIST
  * (two values for one address), -EILSEQ (checking found compute or lists at

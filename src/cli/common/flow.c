@@ -1,6 +1,16 @@
 /* What solve and desync run share: options of a job, and what it was like. */
 #include "flow.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/** Set by the command that a map has run on other hosts. */
+#define AGENT_VARIABLE "POISE_FLOW_AGENT"
+
 static const struct poise_option ablations[] = {
     {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
      .help = "by what the map shares blocks out again: how fast nodes are "
@@ -36,6 +46,102 @@ struct poise_flow_options cli_flow_options(const struct cli_flow *flow)
                                        .policy =
                                            (enum poise_flow_policy)flow->policy,
                                        .check = flow->check ? 0.1 : 0};
+}
+
+/* ---- other hosts ------------------------------------------------------- */
+
+static void put_quoted(struct poise_buf *out, const char *word)
+{
+    poise_buf_putc(out, '\'');
+    for (; *word; word++) {
+        if (*word == '\'') {
+            poise_buf_puts(out, "'\\''");
+        } else {
+            poise_buf_putc(out, *word);
+        }
+    }
+    poise_buf_putc(out, '\'');
+}
+
+/* This command once more, in the same folder, for a shell elsewhere. */
+static int own_command(struct poise_buf *out)
+{
+    char folder[PATH_MAX], self[PATH_MAX], *word = NULL;
+    size_t cap = 0;
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    FILE *words = fopen("/proc/self/cmdline", "re");
+    if (len < 0 || !words || !getcwd(folder, sizeof folder)) {
+        int code = poise_error_set(errno, "find out", "this command", NULL);
+        if (words) {
+            fclose(words);
+        }
+        return code;
+    }
+    self[len] = '\0';
+    poise_buf_puts(out, "cd ");
+    put_quoted(out, folder);
+    poise_buf_puts(out, " && exec env " AGENT_VARIABLE "=1 POISE_MPI=none ");
+    put_quoted(out, self);
+    for (bool first = true; getdelim(&word, &cap, 0, words) >= 0;
+         first = false) {
+        if (!first) {
+            poise_buf_putc(out, ' ');
+            put_quoted(out, word);
+        }
+    }
+    free(word);
+    fclose(words);
+    return out->error;
+}
+
+int cli_cluster_open(const char *name, const struct cli_flow *flow,
+                     struct cli_cluster *out)
+{
+    int64_t launched = poise_comm_launched();
+    int code = launched < 0 ? (int)launched : 0;
+    *out = (struct cli_cluster){.cluster.agent = -1};
+    if (code == 0 && getenv(AGENT_VARIABLE)) {
+        unsetenv(AGENT_VARIABLE);
+        out->cluster.agent = STDIN_FILENO;
+        out->used = out->agent = true;
+        return CLI_DONE;
+    }
+    if (code == 0 && launched > 1 && flow->hosts) {
+        cli_say(name,
+                "a launcher started %lld of it: --hosts is for one "
+                "that is started without",
+                (long long)launched);
+        return CLI_WRONG_USE;
+    }
+    if (code == 0 && launched > 1) {
+        code = poise_world_create(&(struct poise_world_options){.trace = NULL},
+                                  &out->world);
+        out->cluster.world = out->world;
+        out->used = code == 0;
+        out->agent = code == 0 && poise_world_rank(out->world) > 0;
+    } else if (code == 0 && flow->hosts) {
+        code = poise_flow_hosts_read(flow->hosts, &out->hosts);
+        code = code == 0 ? own_command(&out->command) : code;
+        out->cluster.hosts = &out->hosts;
+        out->cluster.rsh = flow->rsh;
+        out->cluster.command = poise_buf_str(&out->command);
+        out->used = true;
+    }
+    if (code < 0) {
+        cli_cluster_close(out);
+        return cli_fail(name, code);
+    }
+    return CLI_DONE;
+}
+
+void cli_cluster_close(struct cli_cluster *cluster)
+{
+    poise_flow_hosts_free(&cluster->hosts);
+    poise_buf_free(&cluster->command);
+    if (cluster->world) {
+        poise_world_destroy(cluster->world);
+    }
+    *cluster = (struct cli_cluster){.cluster.agent = -1};
 }
 
 void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,

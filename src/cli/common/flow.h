@@ -12,9 +12,20 @@ struct cli_flow {
     int64_t replicate; /**< CLI_FLOW_REPLICATE before options are read */
     uint64_t memory;
     const char *log;
+    const char *hosts, *rsh;
     struct poise_strings ablation;
     int policy;
     bool check, verbose, json;
+};
+
+/** Other hosts than this one, for a run. */
+struct cli_cluster {
+    struct poise_flow_cluster cluster;
+    struct poise_flow_hosts hosts;
+    struct poise_buf command;
+    struct poise_world *world;
+    bool used;  /**< there are any */
+    bool agent; /**< this process only starts nodes for another one */
 };
 
 /** As often as pays. */
@@ -73,6 +84,17 @@ struct cli_flow {
          .help = "keep in FILE what is needed to go on should this process "   \
                  "die: the same command then takes over",                      \
          .offset = offsetof(type, member.log)},                                \
+        {POISE_OPTION_STRING, .name = "hosts", .arg = "FILE",                  \
+         .help = "run on the hosts that FILE names: lines NAME slots=N, N "    \
+                 "processes on each (default: this host)",                     \
+         .offset = offsetof(type, member.hosts)},                              \
+        {POISE_OPTION_STRING,                                                  \
+         0,                                                                    \
+         "rsh",                                                                \
+         "COMMAND",                                                            \
+         .help = "reach hosts by this command (default: ssh; none for this "   \
+                 "host)",                                                      \
+         .offset = offsetof(type, member.rsh)},                                \
         CLI_ABLATION_OPTION(type, member.ablation),                            \
         {POISE_OPTION_ENUM,                                                    \
          .name = "policy",                                                     \
@@ -106,6 +128,13 @@ struct cli_flow {
 bool cli_flow_ablate(const struct poise_command *command, struct cli_flow *flow,
                      int *exit_code);
 struct poise_flow_options cli_flow_options(const struct cli_flow *flow);
+/** Find out whether this process is an agent or one of a launcher's, and which
+ * hosts there are: `out` is then to be handed to the options, where `used`. An
+ * exit code; what is wrong has been said. */
+int cli_cluster_open(const char *name, const struct cli_flow *flow,
+                     struct cli_cluster *out);
+/** Collective under a launcher. */
+void cli_cluster_close(struct cli_cluster *cluster);
 /** What a run was, in some lines. */
 void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
                       struct poise_buf *out);

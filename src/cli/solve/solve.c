@@ -8,6 +8,7 @@
 struct values {
     struct cli_common common;
     struct cli_flow flow;
+    struct cli_cluster cluster;
     int64_t sweeps, block, adapt;
     uint64_t block_ns;
     const char *omega, *hold, *report, *chunks;
@@ -83,7 +84,9 @@ const struct poise_command cli_solve_command = {
         "needs. Whatever "
         "the number of nodes and threads, of deaths among the nodes and of "
         "changes of shares, the cells are the same to the last bit.\n\n"
-        "Nodes are processes of this machine. One that dies is replaced by "
+        "Nodes are processes of this host, of those that --hosts names, or of "
+        "a "
+        "launcher (srun, mpirun). One that dies is replaced by "
         "the others, which compute its part again from the last copies that "
         "nodes keep for each other (see --replicate-every). One that gets "
         "SIGTERM hands its blocks over before it ends.",
@@ -92,6 +95,7 @@ const struct poise_command cli_solve_command = {
         "poise solve plate.pgm rest.ppm\tone thread, 1000 sweeps\n"
         "poise solve -n 4 plate.txt rest.txt\tfour processes, of which any two "
         "may die\n"
+        "poise solve --hosts hosts.txt plate.txt rest.txt\ton several hosts\n"
         "poise solve --method sor --omega 1.9 --report r.html plate.pgm "
         "rest.pgm\tfaster to rest, with a plot\n"
         "poise solve -n 4 --block-time 1ms --slow 1,4 --adapt 20 -v p.pgm "
@@ -202,8 +206,7 @@ static int hold(const struct cli_plate *plate, const char *text, bool **out)
 static int solve(const struct values *values, struct poise_flow_heat *heat,
                  struct cli_plate *before, const char *in, const char *out)
 {
-    const struct poise_flow_options run_options =
-        cli_flow_options(&values->flow);
+    struct poise_flow_options run_options = cli_flow_options(&values->flow);
     struct poise_flow_stats stats = {0};
     struct cli_plate after = *before;
     size_t sweeps = (size_t)values->sweeps;
@@ -216,7 +219,10 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
         after.cells && (changes || !(values->report || values->flow.json))
             ? 0
             : -ENOMEM;
-    if (code == 0 &&
+    run_options.cluster =
+        values->cluster.used ? &values->cluster.cluster : NULL;
+    bool agent = values->cluster.agent;
+    if (code == 0 && !agent &&
         cli_trace_begin("solve", (int)values->flow.nodes + 1) != CLI_DONE) {
         cli_plate_free(&after);
         free(changes);
@@ -226,18 +232,22 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
         code = poise_flow_heat_run(heat, &run_options, after.cells, changes,
                                    &stats);
     }
-    code = code == 0 ? cli_plate_write(&after, out) : code;
+    code = code == 0 && !agent ? cli_plate_write(&after, out) : code;
     const struct cli_solve_outcome run = {in,   before, &after,
                                           heat, &stats, changes};
-    int status = code < 0 ? cli_fail("solve", code) : tell(values, &run);
-    cli_trace_end();
+    int status = code < 0 ? cli_fail("solve", code)
+                 : agent  ? CLI_DONE
+                          : tell(values, &run);
+    if (!agent) {
+        cli_trace_end();
+    }
     poise_flow_stats_free(&stats);
     cli_plate_free(&after);
     free(changes);
     return status;
 }
 
-static int run(const struct values *values, const char *in, const char *out)
+static int compute(const struct values *values, const char *in, const char *out)
 {
     struct cli_plate plate = {0};
     struct poise_flow_heat heat = {.insulated = values->insulated,
@@ -281,6 +291,26 @@ static int run(const struct values *values, const char *in, const char *out)
     return status;
 }
 
+static int run(struct values *values, const char *in, const char *out)
+{
+    struct cli_standard standard;
+    int status = cli_cluster_open("solve", &values->flow, &values->cluster);
+    if (status == CLI_DONE && values->cluster.used && strcmp(in, "-") == 0) {
+        cli_say("solve", "IN is read on each host, and cannot be standard "
+                         "input: name a file");
+        status = CLI_WRONG_USE;
+    }
+    if (status == CLI_DONE && !values->cluster.agent) {
+        status = cli_standard_output("solve", values->flow.json, &out,
+                                     &values->report, &standard);
+    }
+    if (status == CLI_DONE) {
+        status = compute(values, cli_standard_input(in), out);
+    }
+    cli_cluster_close(&values->cluster);
+    return status;
+}
+
 int cli_solve(int argc, char **argv)
 {
     struct values values = {.sweeps = 1000,
@@ -294,13 +324,7 @@ int cli_solve(int argc, char **argv)
         cli_say("solve", "two operands are needed, IN and OUT");
         status = CLI_WRONG_USE;
     } else if (go_on) {
-        const char *out = argv[first + 1];
-        struct cli_standard standard;
-        status = cli_standard_output("solve", values.flow.json, &out,
-                                     &values.report, &standard);
-        if (status == CLI_DONE) {
-            status = run(&values, cli_standard_input(argv[first]), out);
-        }
+        status = run(&values, argv[first], argv[first + 1]);
     }
     poise_strings_free(&values.flow.ablation);
     poise_strings_free(&values.slow);

@@ -372,6 +372,20 @@ static int plan_check(const struct poise_flow_heat *plan,
     return 0;
 }
 
+/* What nodes on other hosts have to have as well. */
+static uint64_t digest_of(const struct poise_flow_heat *plan)
+{
+    size_t cells = (size_t)(plan->rows * plan->columns);
+    const int64_t numbers[] = {plan->rows,   plan->columns, plan->insulated,
+                               plan->method, plan->sweeps,  plan->block};
+    uint64_t hash = poise_hash_bytes(numbers, sizeof numbers, 0);
+    hash = poise_hash_bytes(&plan->omega, sizeof plan->omega, hash);
+    hash = poise_hash_bytes(plan->cells, cells * sizeof *plan->cells, hash);
+    return plan->held
+               ? poise_hash_bytes(plan->held, cells * sizeof *plan->held, hash)
+               : hash;
+}
+
 int poise_flow_heat_run(const struct poise_flow_heat *plan,
                         const struct poise_flow_options *given, double *cells,
                         double *changes, struct poise_flow_stats *stats)
@@ -404,6 +418,8 @@ int poise_flow_heat_run(const struct poise_flow_heat *plan,
     files[1].shape.versions.from = 1;
     struct poise_flow_job job = {.files = files,
                                  .file_count = heat.changes ? 2 : 1,
+                                 .digest =
+                                     options.cluster ? digest_of(plan) : 0,
                                  .app = {.depend = heat_depend,
                                          .compute = heat_compute,
                                          .is_result = heat_is_result,

@@ -71,13 +71,16 @@ enum flow_kind {
     FLOW_RESULT_KEPT, /**< map: it keeps `place` more results */
     /* In the map's log only, beside some of the above. */
     FLOW_BEGUN,   /**< `extra` the job's fingerprint; payload: its secret */
-    FLOW_PROCESS, /**< node `place` is process `extra` */
+    FLOW_PROCESS, /**< node `place` is process `extra` (0: no child of the
+                     map's) of machine `version` */
     FLOW_LINE,    /**< map: copy what is needed after version `version`; in the
                      log: that is done, payload: the members then, a byte each */
     FLOW_LEAVE,   /**< node: it is to end, and would have its blocks handed over
                      before */
     FLOW_WELCOME, /**< the other end's answer to a hello, and ... */
     FLOW_PROOF,   /**< ... what is said to that (proof.c) */
+    FLOW_SPAWN,   /**< map to agent: start node `place` */
+    FLOW_ENDED,   /**< agent: node `place` has */
     FLOW_KINDS
 };
 
@@ -113,6 +116,9 @@ struct flow_queue {
 #define FLOW_CODE_BYTES 32
 /** As it stands in memory it says the order of bytes. */
 #define FLOW_ORDER UINT32_C(0x01020304)
+
+/** Agents count from this number on. */
+#define FLOW_AGENTS (UINT32_C(1) << 20)
 
 /** Who one is, to others, and what one can prove it by. */
 struct flow_self {
@@ -159,6 +165,7 @@ struct flow_link {
     int fd; /**< -1: closed */
     uint16_t peer;
     bool known;              /**< whose it is */
+    unsigned agent;          /**< 1 + which host's agent; 0: a node, or map */
     bool proved;             /**< the other end is who it says (proof.c) */
     bool polled_out;         /**< epoll is asked for room to send */
     struct flow_queue queue; /**< to be sent */

@@ -6,8 +6,26 @@
 
 #include <sys/types.h>
 
+/** What the map's line to an agent begins with: then its build, the host's
+ * number, and a line of flow_contact_text. */
+#define FLOW_AGENT_WORDS "poise-flow-agent 1"
+
+/** A host on which an agent starts nodes (host.c). */
+struct map_host {
+    const char *name;
+    unsigned slots;
+    bool local;             /**< nodes are started by fork, from here */
+    bool called;            /**< the agent's link was there */
+    pid_t pid;              /**< of the remote shell; 0: none */
+    int pidfd;              /**< -1: none */
+    struct flow_link *link; /**< of its agent; NULL: none */
+};
+
 struct map_node {
-    pid_t pid;    /**< 0: reaped */
+    unsigned host;
+    bool wanted;  /**< the host's agent is to start it when it is there */
+    bool of_log;  /**< the map before this one had it */
+    pid_t pid;    /**< 0: reaped, or not a child of this process */
     pid_t logged; /**< by the log; its own if it says hello */
     int pidfd;    /**< -1: none */
     bool gone;    /**< it is logged, and was no process when this map began */
@@ -47,6 +65,9 @@ struct map_file {
 struct map {
     const struct poise_flow_job *job;
     const struct poise_flow_options *options;
+    struct map_host *hosts; /**< [host_count], owned; NULL: this one */
+    unsigned host_count;
+    struct poise_buf names; /**< of a launcher's hosts */
     int poll, listener;
     struct flow_self self; /**< its endpoint: where nodes find it */
     uint64_t epoch;
@@ -83,8 +104,41 @@ struct map {
     struct flow_failure failure;
 };
 
+/** Learn the names of a launcher's hosts. Collective. 0 or negative. */
+int map_hosts_gather(struct map *map);
+/** Know the hosts, and choose the address at which they reach this one; then
+ * the map listens there. 0 or negative. */
+int map_hosts_open(struct map *map);
+/** Tell the other ranks of a launcher's world where the map is, or (code
+ * negative) that it will not be. Collective. */
+int map_hosts_tell(struct map *map, int code);
+/** Start a node on its host. */
+int map_host_spawn(struct map *map, unsigned id);
+/** The host for one more node. */
+unsigned map_host_for(const struct map *map, unsigned id);
+/** An agent called; what it says; it hung up. 0 or negative. */
+int map_host_came(struct map *map, struct flow_link *link);
+int map_host_receive(struct map *map, struct flow_link *link);
+int map_host_lost(struct map *map, struct flow_link *link);
+/** The remote shell ended. */
+int map_host_ended(struct map *map, struct map_host *host);
+/** All is over: nodes and agents are told, and waited for. */
+void map_hosts_close(struct map *map);
+/** The body of an agent: `line` is what map_hosts_tell or the map's line said.
+ * 1 or negative. */
+int flow_agent_run(const struct poise_flow_job *job,
+                   const struct poise_flow_options *options);
+/** As agent `index` of the map at `call`. */
+int flow_agent_serve(const struct poise_flow_job *job,
+                     const struct poise_flow_options *options, unsigned index,
+                     const struct flow_contact *call);
 /** How nodes reach it. */
 struct flow_contact map_contact(const struct map *map);
+/** By it a number of a process is of this machine, and of processes that see
+ * each other. */
+uint64_t map_machine(void);
+/** Send what is queued, as far as it goes. */
+void map_flush(struct map *map);
 /** Start a node's process. 0 or negative. */
 int map_spawn(struct map *map, unsigned id);
 /** Notice when it ends. */

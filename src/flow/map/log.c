@@ -188,7 +188,10 @@ static int apply(struct map *map, const struct flow_head *head,
                    ? 0
                    : bad_log(map, "it is of another job");
     case FLOW_PROCESS:
-        map->nodes[head->place].logged = (pid_t)head->extra;
+        map->nodes[head->place].of_log = true;
+        if ((uint64_t)head->version == map_machine()) {
+            map->nodes[head->place].logged = (pid_t)head->extra;
+        }
         return 0;
     case FLOW_START:
         for (unsigned n = 0; n < data->len / sizeof *list && n < map->cap;

@@ -144,6 +144,7 @@ void map_forget(struct map *map)
     for (unsigned n = 0; n < map->cap; n++) {
         map->nodes[n].alive = map->nodes[n].joined = false;
         map->nodes[n].logged = 0;
+        map->nodes[n].of_log = false;
         map->nodes[n].at = (struct flow_endpoint){.port = 0};
     }
     map->count = map->options->nodes;
@@ -158,6 +159,7 @@ void map_forget(struct map *map)
 static void drop_nodes(struct map *map)
 {
     uint32_t files = map->job->file_count;
+    map_hosts_close(map);
     map_reap(map);
     for (struct flow_link *link = map->links; link; link = link->next) {
         flow_link_close(link, NULL);
@@ -343,6 +345,9 @@ static int read_link(struct map *map, struct flow_link *link)
         if (code < 0) {
             bool known = link->known;
             flow_link_close(link, NULL);
+            if (link->agent > 0) {
+                return map_host_lost(map, link);
+            }
             return known ? map_declare_dead(map, &map->nodes[link->peer],
                                             "hung up")
                          : 0;
@@ -375,11 +380,16 @@ static int serve_event(struct map *map, void *source)
         node->pid = 0;
         return map_declare_dead(map, node, "died");
     }
+    struct map_host *host = source;
+    if (map->hosts && host >= map->hosts &&
+        host < map->hosts + map->host_count) {
+        return map_host_ended(map, host);
+    }
     struct flow_link *link = source;
     return link->fd >= 0 ? read_link(map, link) : 0;
 }
 
-static void flush_links(struct map *map)
+void map_flush(struct map *map)
 {
     for (struct flow_link *link = map->links; link; link = link->next) {
         struct flow_queue sent = {0};
@@ -410,13 +420,14 @@ static int serve(struct map *map)
         if (code == 0) {
             code = follow_up(map);
         }
-        flush_links(map);
+        map_flush(map);
     }
     return code;
 }
 
 static void map_free(struct map *map)
 {
+    map_hosts_close(map);
     map_reap(map);
     while (map->links) {
         struct flow_link *next = map->links->next;
@@ -446,6 +457,8 @@ static void map_free(struct map *map)
     free(map->files);
     free(map->nodes);
     free(map->tally);
+    free(map->hosts);
+    poise_buf_free(&map->names);
     flow_failure_free(&map->failure);
     if (map->poll >= 0) {
         close(map->poll);
@@ -501,17 +514,9 @@ static int map_make(struct map *map)
     }
     map->self.build = flow_build();
     map->self.job = flow_job_fingerprint(map->job);
-    map->self.at = flow_endpoint_loopback();
+    map->self.node = FLOW_NOBODY;
     int code = flow_secret_draw(map->self.secret);
-    if (code == 0) {
-        code = flow_listen(&map->self.at, &map->listener, &map->self.at.port);
-    }
-    struct epoll_event event = {EPOLLIN, {.ptr = &map->listener}};
-    if (code == 0 &&
-        epoll_ctl(map->poll, EPOLL_CTL_ADD, map->listener, &event) < 0) {
-        code = poise_error_set(errno, "start map", NULL, NULL);
-    }
-    return code;
+    return code == 0 ? map_hosts_open(map) : code;
 }
 
 /* The plans are the caller's from here on. */
@@ -577,10 +582,12 @@ int flow_map_run(const struct poise_flow_job *job,
                       .line = -1,
                       .sent_line = -1,
                       .next_line = -1};
-    int code = map_make(&map);
+    int code = map_hosts_gather(&map);
+    code = code == 0 ? map_make(&map) : code;
     if (code == 0) {
         code = map_log_open(&map);
     }
+    code = map_hosts_tell(&map, code);
     for (unsigned n = 0; code == 0 && !map.took_over && n < map.count; n++) {
         code = map_spawn(&map, n);
     }

@@ -163,7 +163,7 @@ static int readmit(struct map *map, struct map_node *node, bool began)
     }
     map->took_over = map->took_over && !node->alive;
     node->pid = node->logged;
-    if (map_watch(map, node) < 0) {
+    if (node->pid > 0 && map_watch(map, node) < 0) {
         node->pid = 0;
         return map_declare_dead(map, node, "died");
     }
@@ -173,25 +173,23 @@ static int readmit(struct map *map, struct map_node *node, bool began)
 static int receive_hello(struct map *map, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
+    if (head->place >= FLOW_AGENTS) {
+        return map_host_came(map, link);
+    }
     if (head->place >= map->count || map->nodes[head->place].link) {
         flow_link_close(link, NULL); /* one too many */
         return 0;
-    }
-    if (head->extra == 0) {
-        return poise_error_set(
-            EPROTO, "run job", NULL,
-            "node %llu is of another build of Poise, or has other input",
-            (unsigned long long)head->place);
     }
     link->known = true;
     link->peer = (uint16_t)head->place;
     map->nodes[link->peer].link = link;
     struct map_node *node = &map->nodes[link->peer];
     node->at = link->at;
-    if (node->logged) {
+    if (node->of_log) {
         return readmit(map, node, head->file != 0);
     }
     struct flow_head process = {.place = head->place,
+                                .version = (int64_t)map_machine(),
                                 .extra = (uint64_t)node->pid};
     int code = map_log_add(map, FLOW_PROCESS, &process, NULL, 0);
     if (code == 0 && map->started) {
@@ -203,6 +201,9 @@ static int receive_hello(struct map *map, struct flow_link *link)
 
 int map_receive(struct map *map, struct flow_link *link)
 {
+    if (link->agent > 0) {
+        return map_host_receive(map, link);
+    }
     switch ((enum flow_kind)link->head.kind) {
     case FLOW_HELLO:
         return receive_hello(map, link);

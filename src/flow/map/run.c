@@ -28,6 +28,23 @@ static uint64_t count_blocks(const struct poise_flow_job *job)
     return count;
 }
 
+static unsigned slots_of(const struct poise_flow_cluster *cluster)
+{
+    unsigned slots =
+        cluster->world ? (unsigned)poise_world_size(cluster->world) : 0;
+    for (size_t h = 0; cluster->hosts && h < cluster->hosts->count; h++) {
+        slots += cluster->hosts->items[h].slots;
+    }
+    return slots;
+}
+
+static bool is_agent(const struct poise_flow_cluster *cluster)
+{
+    return cluster &&
+           (cluster->agent >= 0 ||
+            (cluster->world && poise_world_rank(cluster->world) > 0));
+}
+
 int poise_flow_run(const struct poise_flow_job *job,
                    const struct poise_flow_options *given,
                    struct poise_flow_stats *out)
@@ -36,6 +53,9 @@ int poise_flow_run(const struct poise_flow_job *job,
         given ? *given : (struct poise_flow_options){0};
     struct poise_flow_stats stats = {0};
     uint64_t began = poise_clock_ns();
+    const struct poise_flow_cluster *cluster = options.cluster;
+    unsigned slots = cluster && cluster->agent < 0 ? slots_of(cluster) : 0;
+    options.nodes = cluster && options.nodes == 0 ? slots : options.nodes;
     if (options.nodes > POISE_FLOW_NODES_MOST ||
         options.spares > POISE_FLOW_NODES_MOST ||
         options.join > POISE_FLOW_NODES_MOST ||
@@ -45,6 +65,14 @@ int poise_flow_run(const struct poise_flow_job *job,
     }
     int code = flow_job_check(job, options.nodes > 0 ? options.nodes
                                                      : POISE_FLOW_NODES_MOST);
+    if (code == 0 && cluster && cluster->agent < 0 && options.nodes > slots) {
+        code = poise_error_set(EINVAL, "run job", NULL,
+                               "%u nodes, and the hosts have room for %u",
+                               options.nodes, slots);
+    }
+    if (code == 0 && is_agent(cluster)) {
+        return flow_agent_run(job, &options);
+    }
     if (code == 0) {
         code = options.nodes > 0 ? flow_map_run(job, &options, &stats)
                                  : flow_alone_run(job, &options, &stats);

@@ -37,6 +37,10 @@ static void close_all(struct map *map)
 int map_spawn(struct map *map, unsigned id)
 {
     struct map_node *node = &map->nodes[id];
+    node->host = map_host_for(map, id);
+    if (map->hosts && !map->hosts[node->host].local) {
+        return map_host_spawn(map, id);
+    }
     pid_t parent = getpid(), pid = fork();
     if (pid < 0) {
         return poise_error_set(errno, "start node", NULL, NULL);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int contact_path(const char *log, struct poise_buf *out)
@@ -62,9 +63,22 @@ int flow_contact_write(const char *log, const struct flow_contact *call)
 {
     struct poise_buf path = {0}, text = {0};
     contact_path(log, &path);
-    flow_contact_text(call, &text);
-    int code =
-        path.error ? path.error : poise_file_save(poise_buf_str(&path), &text);
+    int code = flow_contact_text(call, &text);
+    code = path.error ? path.error : code;
+    if (code == 0) {
+        /* What replaces a file has its mode. */
+        int fd = poise_file_open(AT_FDCWD, poise_buf_str(&path),
+                                 O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0 && fchmod(fd, 0600) < 0) {
+            code = poise_error_set(errno, "keep from others",
+                                   poise_buf_str(&path), NULL);
+        }
+        code = fd < 0 ? fd : code;
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    code = code == 0 ? poise_file_save(poise_buf_str(&path), &text) : code;
     poise_buf_free(&path);
     poise_buf_free(&text);
     return code;

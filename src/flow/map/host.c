@@ -426,6 +426,8 @@ void map_hosts_close(struct map *map)
     for (struct flow_link *link = map->links; link; link = link->next) {
         if (link->fd >= 0 && link->known) {
             (void)map_send(link, FLOW_STOP, &stop, NULL, 0);
+        } else {
+            flow_link_close(link, NULL); /* an agent that was refused */
         }
     }
     uint64_t until = poise_clock_ns() + END_NS;

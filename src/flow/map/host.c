@@ -228,36 +228,35 @@ static int rsh_words(char *text, char *name, char *command, char **words)
 }
 
 /* The remote shell, with a pipe as its standard input that holds the line. */
-static int shell_start(const struct map *map, struct map_host *host,
-                       char **words, const struct poise_buf *line)
+static int shell_start(struct map_host *host, char **words,
+                       const struct poise_buf *line)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
     int pipes[2];
-    (void)map;
     if (pipe2(pipes, O_CLOEXEC) < 0) {
         return poise_error_set(errno, "start agent on", host->name, NULL);
     }
+    /* Some hundred bytes fit into a pipe. It has a reader, this process: the
+     * shell may be gone before it has read. */
+    int code = poise_file_write(pipes[1], line->data, line->len, host->name);
+    close(pipes[1]);
     sigemptyset(&none);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     posix_spawn_file_actions_adddup2(&actions, pipes[0], STDIN_FILENO);
-    int failed = posix_spawnp(&host->pid, words[0], &actions, &attributes,
-                              words, environ);
+    int failed = code == 0 ? posix_spawnp(&host->pid, words[0], &actions,
+                                          &attributes, words, environ)
+                           : 0;
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(pipes[0]);
-    /* Some hundred bytes fit into a pipe. */
-    int code =
-        failed == 0
-            ? poise_file_write(pipes[1], line->data, line->len, host->name)
-            : poise_error_set(failed, "run remote shell", words[0], NULL);
-    close(pipes[1]);
     if (failed != 0) {
         host->pid = 0;
+        code = poise_error_set(failed, "run remote shell", words[0], NULL);
     }
     return code;
 }
@@ -281,7 +280,7 @@ static int agent_start(struct map *map, struct map_host *host)
         !whole || line.error || shell.error || name.error || command.error
             ? -ENOMEM
             : rsh_words(shell.data, name.data, command.data, words);
-    code = code == 0 ? shell_start(map, host, words, &line) : code;
+    code = code == 0 ? shell_start(host, words, &line) : code;
     if (code == 0) {
         struct epoll_event event = {EPOLLIN, {.ptr = host}};
         host->pidfd = (int)syscall(SYS_pidfd_open, host->pid, 0);
@@ -314,9 +313,8 @@ int map_host_spawn(struct map *map, unsigned id)
 
 /* ---- what agents say ---------------------------------------------------- */
 
-static int refused(const struct map *map, const struct map_host *host)
+static int refused(const struct map_host *host)
 {
-    (void)map;
     return poise_error_set(EPROTO, "run job on host", host->name,
                            "there is another build of Poise, or other input");
 }
@@ -330,7 +328,7 @@ int map_host_came(struct map *map, struct flow_link *link)
     }
     struct map_host *host = &map->hosts[index];
     if (link->head.extra == 0) {
-        return refused(map, host);
+        return refused(host);
     }
     int code = 0;
     link->known = host->called = true;

@@ -330,6 +330,18 @@ struct poise_flow_options {
      * machine. */
     const char *log;
     uint64_t orphan_ns;
+    /** Servers of etcd, as URLs parted by commas: by them one of several
+     * callers with the same job and log, of any hosts, is elected as its map.
+     * The others wait in poise_flow_run, and take over when its lease runs out,
+     * which lasts as long as `lost_ns`; or get -EALREADY when it has done the
+     * job. The log lies where all of them, and the nodes, see it, and is
+     * synced. A map whose lease ran out does nothing until it is there again;
+     * -ESTALE if another one was elected meanwhile. NULL: only the log's lock
+     * tells maps apart. */
+    const char *etcd;
+    /** Called with words for people when a map waits, or goes on; NULL: not. */
+    void (*notice)(const char *words, void *arg);
+    void *notice_arg;
     /** Hosts; NULL: this one, by fork. With `nodes` 0 there is a node for each
      * slot. */
     const struct poise_flow_cluster *cluster;

@@ -27,6 +27,12 @@ bool cli_flow_ablate(const struct poise_command *command, struct cli_flow *flow,
     return cli_ablate(command, ablations, &flow->ablation, flow, exit_code);
 }
 
+static void notice(const char *words, void *arg)
+{
+    (void)arg;
+    cli_say(NULL, "%s", words);
+}
+
 static unsigned replicate_of(const struct cli_flow *flow)
 {
     return flow->replicate < 0    ? 0
@@ -43,6 +49,9 @@ struct poise_flow_options cli_flow_options(const struct cli_flow *flow)
                                        .replicate = replicate_of(flow),
                                        .spares = (unsigned)flow->spares,
                                        .log = flow->log,
+                                       .etcd = flow->etcd,
+                                       .lost_ns = flow->lost_ns,
+                                       .notice = notice,
                                        .policy =
                                            (enum poise_flow_policy)flow->policy,
                                        .check = flow->check ? 0.1 : 0};

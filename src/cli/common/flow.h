@@ -10,9 +10,9 @@
 struct cli_flow {
     int64_t nodes, threads, window, spares;
     int64_t replicate; /**< CLI_FLOW_REPLICATE before options are read */
-    uint64_t memory;
+    uint64_t memory, lost_ns;
     const char *log;
-    const char *hosts, *rsh;
+    const char *hosts, *rsh, *etcd;
     struct poise_strings ablation;
     int policy;
     bool check, verbose, json;
@@ -95,6 +95,15 @@ struct cli_cluster {
          .help = "reach hosts by this command (default: ssh; none for this "   \
                  "host)",                                                      \
          .offset = offsetof(type, member.rsh)},                                \
+        {POISE_OPTION_DURATION, .name = "lost-after", .arg = "TIME",           \
+         .help = "declare a process dead that was silent for TIME (default: "  \
+                 "5s)",                                                        \
+         .offset = offsetof(type, member.lost_ns)},                            \
+        {POISE_OPTION_STRING, .name = "etcd", .arg = "URL,...",                \
+         .help = "of several such commands with one --log one is elected by "  \
+                 "these servers of etcd; the next one takes over should its "  \
+                 "host die",                                                   \
+         .offset = offsetof(type, member.etcd)},                               \
         CLI_ABLATION_OPTION(type, member.ablation),                            \
         {POISE_OPTION_ENUM,                                                    \
          .name = "policy",                                                     \

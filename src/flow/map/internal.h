@@ -2,6 +2,7 @@
 #ifndef POISE_FLOW_MAP_INTERNAL_H
 #define POISE_FLOW_MAP_INTERNAL_H
 
+#include "election.h"
 #include "flow/node/node.h"
 
 #include <sys/types.h>
@@ -71,9 +72,14 @@ struct map {
     int poll, listener;
     struct flow_self self; /**< its endpoint: where nodes find it */
     uint64_t epoch;
-    int log;                /**< -1: none */
-    uint64_t log_at;        /**< where the part that counts begins */
-    bool took_over;         /**< and no node came back yet */
+    struct map_election *election; /**< NULL: none */
+    struct poise_buf log_path;     /**< the file that this map writes to */
+    uint64_t log_turn;             /**< of the newest record that was read */
+    bool unsynced;                 /**< something was written since */
+    uint64_t called_ns;            /**< when FILE.map was looked at last */
+    int log;                       /**< -1: none */
+    uint64_t log_at;               /**< where the part that counts begins */
+    bool took_over;                /**< and no node came back yet */
     bool inherited;         /**< took over, and did not begin anew since */
     struct map_node *nodes; /**< [cap], owned */
     unsigned count, cap, ready;
@@ -149,6 +155,8 @@ void map_watch_logged(struct map *map);
 bool map_has_ended(const struct map_node *node);
 /** End all processes that are left, and wait for them. */
 void map_reap(struct map *map);
+/** Leave them to another map. */
+void map_leave(struct map *map);
 
 /** Put a message into the queue of each living node. */
 int map_broadcast(struct map *map, enum flow_kind kind,
@@ -165,8 +173,12 @@ int map_log_add(struct map *map, enum flow_kind kind,
                 const struct flow_head *head, const void *data, size_t len);
 /** Send a node that came back all that nodes were sent. */
 int map_log_resend(struct map *map, struct flow_link *link);
-/** All is done: nothing is to be kept. */
-void map_log_end(struct map *map);
+/** Before anything is sent: what was logged is safe, and this is the one map
+ * still; waits until it is. 0, or negative with the error set. */
+int map_log_hold(struct map *map);
+/** All is done: nothing is to be kept. 0, or -ESTALE with the error set if
+ * another map has the job by now. */
+int map_log_end(struct map *map);
 /** Handle what came on a link (receive.c). 0 or negative. */
 int map_receive(struct map *map, struct flow_link *link);
 /** A result, unless it came before. */

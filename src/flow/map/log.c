@@ -20,16 +20,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC UINT32_C(0x336c6f70)
+#define MAGIC UINT32_C(0x346c6f70)
+/** FILE.map is looked at so often: an older map may have written it late. */
+#define CALL_NS UINT64_C(1000000000)
 
 /** Before each record; `len` bytes of payload follow the head. */
 struct record {
     uint32_t magic, check;
+    uint64_t turn; /**< of the map that wrote it: an older one counts no more */
     struct flow_head head;
 };
 
@@ -47,9 +52,11 @@ static uint64_t mix(uint64_t hash, const void *data, size_t len)
     return hash;
 }
 
-static uint32_t check_of(const struct flow_head *head, const void *data)
+static uint32_t check_of(const struct record *record, const void *data)
 {
-    return (uint32_t)mix(mix(MAGIC, head, sizeof *head), data, head->len);
+    const struct flow_head *head = &record->head;
+    return (uint32_t)mix(mix(MAGIC ^ record->turn, head, sizeof *head), data,
+                         head->len);
 }
 
 /* ---- writing ------------------------------------------------------------ */
@@ -57,19 +64,21 @@ static uint32_t check_of(const struct flow_head *head, const void *data)
 int map_log_add(struct map *map, enum flow_kind kind,
                 const struct flow_head *head, const void *data, size_t len)
 {
-    struct record record = {.magic = MAGIC, .head = *head};
+    struct record record = {
+        .magic = MAGIC, .turn = map->self.turn, .head = *head};
     struct poise_buf whole = {0};
     if (map->log < 0) {
         return 0;
     }
     record.head.kind = kind;
     record.head.len = len;
-    record.check = check_of(&record.head, data);
+    record.check = check_of(&record, data);
     poise_buf_append(&whole, &record, sizeof record);
     poise_buf_append(&whole, data, len);
     int code = whole.error ? whole.error
                            : poise_file_write(map->log, whole.data, whole.len,
-                                              map->options->log);
+                                              poise_buf_str(&map->log_path));
+    map->unsynced = true;
     poise_buf_free(&whole);
     return code;
 }
@@ -94,13 +103,53 @@ int map_log_begin(struct map *map)
     return code == 0 ? flow_contact_write(map->options->log, &call) : code;
 }
 
-void map_log_end(struct map *map)
+int map_log_end(struct map *map)
 {
-    if (map->log < 0) {
-        return;
+    struct poise_buf other = {0};
+    glob_t older = {0};
+    int code = map_election_done(map->election);
+    if (map->log < 0 || code < 0) {
+        return code;
     }
     flow_contact_remove(map->options->log);
-    unlink(map->options->log);
+    unlink(poise_buf_str(&map->log_path));
+    poise_buf_printf(&other, "%s.[0-9]*", map->options->log);
+    if (map->election && !other.error &&
+        glob(poise_buf_str(&other), GLOB_NOSORT, NULL, &older) == 0) {
+        for (size_t i = 0; i < older.gl_pathc; i++) {
+            unlink(older.gl_pathv[i]);
+        }
+    }
+    globfree(&older);
+    poise_buf_free(&other);
+    return 0;
+}
+
+int map_log_hold(struct map *map)
+{
+    struct flow_contact call;
+    if (!map->election) {
+        return 0;
+    }
+    if (map->unsynced && map->log >= 0 && fdatasync(map->log) < 0) {
+        return poise_error_set(errno, "keep log", poise_buf_str(&map->log_path),
+                               NULL);
+    }
+    map->unsynced = false;
+    int code = map_election_holds(map->election)
+                   ? 0
+                   : map_election_wait(map->election, map->options->notice,
+                                       map->options->notice_arg);
+    uint64_t now = poise_clock_ns();
+    if (code == 0 && now - map->called_ns > CALL_NS) {
+        map->called_ns = now;
+        if (flow_contact_read(map->options->log, &call) < 0 ||
+            call.turn != map->self.turn) {
+            call = map_contact(map);
+            code = flow_contact_write(map->options->log, &call);
+        }
+    }
+    return code;
 }
 
 /* ---- reading ------------------------------------------------------------ */
@@ -123,7 +172,7 @@ static int record_read(const struct map *map, uint64_t *at,
         return -ENOMEM;
     }
     got = poise_file_pread(map->log, room, len, *at + sizeof *record, path);
-    if (got < (ssize_t)len || check_of(&record->head, room) != record->check) {
+    if (got < (ssize_t)len || check_of(record, room) != record->check) {
         return got < 0 ? (int)got : 0;
     }
     data->len = len;
@@ -235,6 +284,11 @@ static int replay(struct map *map)
     uint64_t at = 0, before = 0;
     int log = map->log, code;
     while ((code = record_read(map, &at, &record, &data)) > 0) {
+        if (record.turn < map->log_turn) {
+            before = at; /* of a map that had been replaced */
+            continue;
+        }
+        map->log_turn = record.turn;
         map->log = -1; /* what is read is not written once more */
         code = apply(map, &record.head, &data, before);
         map->log = log;
@@ -258,14 +312,14 @@ static int replay(struct map *map)
     return code;
 }
 
-int map_log_open(struct map *map)
+/* ---- which map it is ---------------------------------------------------- */
+
+/* By the lock of the log: on one machine, or one file system. */
+static int open_by_lock(struct map *map)
 {
     const char *path = map->options->log;
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct flow_contact call = {0};
-    if (!path) {
-        return 0;
-    }
     map->log =
         poise_file_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (map->log < 0) {
@@ -280,16 +334,128 @@ int map_log_open(struct map *map)
     if (flow_contact_read(path, &call) == 0) {
         map->self.turn = call.turn;
     }
-    if (map->self.turn >= UINT32_MAX) {
+    map->self.turn++;
+    return poise_buf_puts(&map->log_path, path);
+}
+
+/* The log of the newest map before this one; empty: none. */
+static int newest_before(const struct map *map, struct poise_buf *out)
+{
+    struct poise_buf pattern = {0};
+    glob_t found = {0};
+    uint64_t best = 0;
+    size_t len = strlen(map->options->log);
+    poise_buf_printf(&pattern, "%s.[0-9]*", map->options->log);
+    if (!pattern.error &&
+        glob(poise_buf_str(&pattern), GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            char *end;
+            uint64_t turn = strtoull(found.gl_pathv[i] + len + 1, &end, 10);
+            if (*end == '\0' && turn > best && turn < map->self.turn) {
+                best = turn;
+                poise_buf_reset(out);
+                poise_buf_puts(out, found.gl_pathv[i]);
+            }
+        }
+    }
+    globfree(&found);
+    int code = pattern.error;
+    poise_buf_free(&pattern);
+    return code < 0 ? code : out->error;
+}
+
+static int copy_log(const char *from, int to, const char *path)
+{
+    char part[16384];
+    int in = poise_file_open(AT_FDCWD, from, O_RDONLY | O_CLOEXEC, 0);
+    ssize_t got = 0;
+    int code = in < 0 ? in : 0;
+    while (code == 0 &&
+           (got = poise_file_read(in, part, sizeof part, from)) > 0) {
+        code = poise_file_write(to, part, (size_t)got, path);
+    }
+    if (in >= 0) {
+        close(in);
+    }
+    return code == 0 && got < 0 ? (int)got : code;
+}
+
+/* A file of its own, which begins as a copy of the one before, and has its name
+ * when that is whole. */
+static int open_by_turn(struct map *map)
+{
+    struct poise_buf from = {0}, made = {0};
+    poise_buf_printf(&map->log_path, "%s.%llu", map->options->log,
+                     (unsigned long long)map->self.turn);
+    poise_buf_printf(&made, "%s.%llu.new", map->options->log,
+                     (unsigned long long)map->self.turn);
+    int code = map->log_path.error ? map->log_path.error : made.error;
+    code = code == 0 ? newest_before(map, &from) : code;
+    if (code == 0) {
+        map->log =
+            poise_file_open(AT_FDCWD, poise_buf_str(&made),
+                            O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        code = map->log < 0 ? map->log : 0;
+    }
+    if (code == 0 && from.len > 0) {
+        code = copy_log(poise_buf_str(&from), map->log, poise_buf_str(&made));
+    }
+    if (code == 0 &&
+        (fdatasync(map->log) < 0 ||
+         rename(poise_buf_str(&made), poise_buf_str(&map->log_path)) < 0)) {
+        code = poise_error_set(errno, "begin log",
+                               poise_buf_str(&map->log_path), NULL);
+    }
+    poise_buf_free(&from);
+    poise_buf_free(&made);
+    return code;
+}
+
+static int open_by_election(struct map *map)
+{
+    const struct poise_flow_options *options = map->options;
+    char folder[PATH_MAX];
+    struct poise_buf name = {0};
+    /* The same job for all who call its log so: from the root on. */
+    if (options->log[0] != '/' && getcwd(folder, sizeof folder)) {
+        poise_buf_printf(&name, "%s/", folder);
+    }
+    poise_buf_puts(&name, options->log);
+    int code = name.error;
+    if (code == 0) {
+        code = map_election_open(options->etcd, poise_buf_str(&name),
+                                 map_lost_ns(map), options->notice,
+                                 options->notice_arg, &map->self.turn,
+                                 &map->election);
+    }
+    poise_buf_free(&name);
+    return code == 0 ? open_by_turn(map) : code;
+}
+
+int map_log_open(struct map *map)
+{
+    const char *path = map->options->log;
+    struct flow_contact call;
+    if (!path) {
+        return map->options->etcd
+                   ? poise_error_set(
+                         EINVAL, "run job", NULL,
+                         "maps are elected for a log: none is named")
+                   : 0;
+    }
+    int code = map->options->etcd ? open_by_election(map) : open_by_lock(map);
+    if (code < 0) {
+        return code;
+    }
+    if (map->self.turn > UINT32_MAX) {
         /* Nodes follow higher numbers only; probes have 32 bits more. */
         return poise_error_set(EOVERFLOW, "take over by log", path,
-                               "too many maps did so before, says its .map");
+                               "too many maps did so before");
     }
-    map->self.turn++;
     map->probe = map->self.turn << 32; /* none of another map's */
     unsigned char secret[FLOW_SECRET_BYTES];
     memcpy(secret, map->self.secret, sizeof secret);
-    int code = replay(map);
+    code = replay(map);
     if (code == 0 && map->took_over) {
         /* That map may have died before it announced all first plans. */
         code = map_begin(map);
@@ -308,8 +474,13 @@ int map_log_resend(struct map *map, struct flow_link *link)
     struct record record;
     uint64_t at = map->log_at;
     int code;
+    uint64_t turn = 0;
     while ((code = record_read(map, &at, &record, &data)) > 0) {
         const struct flow_head *head = &record.head;
+        if (record.turn < turn) {
+            continue;
+        }
+        turn = record.turn;
         if (head->kind == FLOW_START || head->kind == FLOW_PLAN ||
             head->kind == FLOW_EPOCH || head->kind == FLOW_JOIN) {
             code = map_send(link, (enum flow_kind)head->kind, head, data.data,

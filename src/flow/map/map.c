@@ -420,7 +420,10 @@ static int serve(struct map *map)
         if (code == 0) {
             code = follow_up(map);
         }
-        map_flush(map);
+        code = code == 0 ? map_log_hold(map) : code;
+        if (code != -ESTALE) {
+            map_flush(map);
+        }
     }
     return code;
 }
@@ -457,6 +460,8 @@ static void map_free(struct map *map)
     free(map->files);
     free(map->nodes);
     free(map->tally);
+    map_election_close(map->election);
+    poise_buf_free(&map->log_path);
     free(map->hosts);
     poise_buf_free(&map->names);
     flow_failure_free(&map->failure);
@@ -593,10 +598,14 @@ int flow_map_run(const struct poise_flow_job *job,
     }
     if (code == 0) {
         code = serve(&map);
-        map_log_end(&map);
+        int ended = code == -ESTALE ? 0 : map_log_end(&map);
+        code = code == 0 ? ended : code;
     }
     if (code == 0) {
         code = fill_stats(&map, stats);
+    }
+    if (code == -ESTALE) {
+        map_leave(&map);
     }
     if (code < 0) {
         fail(&map, code);

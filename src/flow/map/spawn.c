@@ -112,6 +112,19 @@ void map_reap(struct map *map)
     }
 }
 
+void map_leave(struct map *map)
+{
+    for (unsigned n = 0; map->nodes && n < map->cap; n++) {
+        map->nodes[n].pid = 0;
+    }
+    for (unsigned h = 0; h < map->host_count; h++) {
+        map->hosts[h].pid = 0; /* the agent has its nodes */
+    }
+    for (struct flow_link *link = map->links; link; link = link->next) {
+        flow_link_close(link, NULL);
+    }
+}
+
 int map_grow(struct map *map)
 {
     struct map_node *node = &map->nodes[map->count++];

@@ -28,6 +28,8 @@
 /** A message is as much work as the copying of so many bytes: a few
  * microseconds of locks, queues and system calls, at some GB/s. */
 #define MESSAGE_BYTES 8192
+/** Where a map is silent, look whether there is another one so often. */
+#define CONTACT_NS UINT64_C(200000000)
 /** Without a map, look for another one so often. */
 #define LOOK_MS 20
 
@@ -298,7 +300,9 @@ static int link_read(struct flow_server *server, struct flow_link *link)
             code = 0;
         } else {
             server->node->now_ns = poise_clock_ns();
-            code = flow_server_receive(server, link);
+            /* Orders of the newest map that it knows, and of no older one. */
+            bool older = link == &server->map && link->turn < server->self.turn;
+            code = older ? 0 : flow_server_receive(server, link);
             code = code == 0 ? flow_node_settle(server->node) : code;
         }
         free(link->in);
@@ -430,6 +434,16 @@ static int look_for_map(struct flow_server *server)
         if (server->member[server->node->id] &&
             server->awake.ns - server->map_silent_from > lost) {
             link_broke(server, &server->map);
+        } else if (options->log && server->member[server->node->id] &&
+                   server->awake.ns - server->map_silent_from >
+                       lost / FLOW_MAP_TIMEOUTS &&
+                   now - server->looked_ns > CONTACT_NS) {
+            server->looked_ns = now;
+            /* It may have been stopped, or cut off, and another one elected. */
+            if (flow_contact_read(options->log, &call) == 0 &&
+                call.turn > server->self.turn) {
+                link_broke(server, &server->map);
+            }
         }
         return 0;
     }

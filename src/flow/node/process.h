@@ -24,6 +24,7 @@ struct flow_server {
     struct flow_awake awake;
     uint64_t map_heard_ns;    /**< the link's when it was last looked at */
     uint64_t map_silent_from; /**< by awake */
+    uint64_t looked_ns;       /**< when it looked for another map last */
     uint64_t orphan_ns;       /**< since then it has none; 0: it has */
     /** Results that the map did not say it keeps: linked by next_output. */
     struct flow_block *unacknowledged, *unacknowledged_last;

@@ -346,6 +346,76 @@ static void make_calls(struct poise_monitor_span spans[CALLS][RANKS],
     }
 }
 
+/* What a rank's figures come to, one value after the other. */
+struct by_hand {
+    uint64_t order, count;
+    int64_t sum, least, most;
+    long double squares;
+};
+
+static void by_hand(const struct poise_monitor_span *spans, int size,
+                    struct by_hand *all)
+{
+    int last = oracle_last(spans, size);
+    for (int i = 0; i < size; i++) {
+        int64_t came = last < 0 ? INT64_MIN : spans[last].enter_ns;
+        int64_t end = spans[i].left_ns < came ? spans[i].left_ns : came;
+        int64_t wait = end > spans[i].enter_ns ? end - spans[i].enter_ns : 0;
+        for (int k = 0; k < size; k++) {
+            all[i].order += spans[k].enter_ns < spans[i].enter_ns ||
+                            (spans[k].enter_ns == spans[i].enter_ns && k < i);
+        }
+        all[i].least =
+            all[i].count == 0 || wait < all[i].least ? wait : all[i].least;
+        all[i].most = wait > all[i].most ? wait : all[i].most;
+        all[i].sum += wait;
+        all[i].squares += (long double)wait * (long double)wait;
+        all[i].count++;
+    }
+}
+
+/* Whenever they are asked for, for any number of ranks, for long times, too. */
+static void figures_of_ranks_are_those_by_hand(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 6; size++) {
+        struct poise_monitor *monitor = make(0, 0);
+        struct by_hand all[6] = {0};
+        struct poise_monitor_span spans[6];
+        assert_int_equal(poise_monitor_group(monitor, 1, "world", size), 0);
+        for (int call = 1; call <= 333; call++) {
+            for (int i = 0; i < size; i++) {
+                int64_t unit = call % 7 ? 1 : INT64_C(1) << 30;
+                spans[i] = span_of(i, below(9) * unit, 9 * unit);
+                spans[i].sequence = (uint64_t)call;
+                poise_monitor_add(monitor, &spans[i]);
+            }
+            by_hand(spans, size, all);
+            if (call % 37) {
+                continue;
+            }
+            const struct poise_monitor_operation *operation =
+                poise_monitor_operation(monitor, 0);
+            for (int i = 0; i < size; i++) {
+                const struct poise_monitor_statistic *wait =
+                    &operation->ranks[i].arrival_wait;
+                long double mean =
+                    (long double)all[i].sum / (long double)all[i].count;
+                long double deviation = sqrtl(
+                    all[i].squares / (long double)all[i].count - mean * mean);
+                assert_int_equal(operation->ranks[i].order_sum, all[i].order);
+                assert_int_equal(wait->count, all[i].count);
+                assert_int_equal(wait->sum, all[i].sum);
+                assert_int_equal(wait->least, all[i].least);
+                assert_int_equal(wait->most, all[i].most);
+                assert_true(fabsl(poise_monitor_deviation(wait) - deviation) <=
+                            deviation * 1e-9L);
+            }
+        }
+        poise_monitor_destroy(monitor);
+    }
+}
+
 /* Ranks' records come when they want, at most 100 calls apart, and each rank's
  * in order. */
 static void figures_do_not_depend_on_when_records_come(void **state)
@@ -680,6 +750,7 @@ int main(void)
         cmocka_unit_test(damaged_trees_do_no_harm),
         cmocka_unit_test(doubtful_clocks_are_said),
         cmocka_unit_test(random_calls_agree_with_brute_force),
+        cmocka_unit_test(figures_of_ranks_are_those_by_hand),
         cmocka_unit_test(figures_do_not_depend_on_when_records_come),
         cmocka_unit_test(nothing_is_lost_unseen),
         cmocka_unit_test(memory_is_bounded_and_what_has_none_counted),

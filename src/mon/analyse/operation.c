@@ -138,37 +138,49 @@ static int compare_times(const void *left, const void *right)
 }
 
 /* Few: each is compared with each, which no branch depends on. */
-static inline __attribute__((always_inline)) void
-order_few(struct poise_monitor_operation *operation,
-          const struct poise_monitor_span *spans, int size)
+static void order_few(struct poise_monitor_operation *operation,
+                      const struct poise_monitor_span *spans)
 {
     int64_t enter[ORDER_SIZE];
-    unsigned places[ORDER_SIZE] = {0};
+    int size = operation->size;
     for (int i = 0; i < size; i++) {
         enter[i] = spans[i].enter_ns;
-        for (int k = 0; k < i; k++) {
-            unsigned later = enter[k] <= enter[i];
-            places[i] += later;
-            places[k] += 1 - later;
-        }
     }
     for (int i = 0; i < size; i++) {
-        operation->ranks[i].order_sum += places[i];
+        uint64_t place = 0;
+        for (int k = 0; k < i; k++) {
+            place += enter[k] <= enter[i];
+        }
+        for (int k = i + 1; k < size; k++) {
+            place += enter[k] < enter[i];
+        }
+        operation->ranks[i].order_sum += place;
     }
     operation->ordered++;
 }
 
-/* Of two and four ranks without a loop. */
-static void order(struct poise_monitor_operation *operation,
-                  const struct poise_monitor_span *spans)
+/* Of two and four it is what is done most, without loops. */
+static void order_two(struct poise_monitor_operation *operation,
+                      const struct poise_monitor_span *spans)
 {
-    if (operation->size == 2) {
-        order_few(operation, spans, 2);
-    } else if (operation->size == 4) {
-        order_few(operation, spans, 4);
-    } else {
-        order_few(operation, spans, operation->size);
-    }
+    unsigned later = spans[0].enter_ns <= spans[1].enter_ns;
+    operation->ranks[0].order_sum += 1 - later;
+    operation->ranks[1].order_sum += later;
+    operation->ordered++;
+}
+
+static void order_four(struct poise_monitor_operation *operation,
+                       const struct poise_monitor_span *spans)
+{
+    int64_t a = spans[0].enter_ns, b = spans[1].enter_ns;
+    int64_t c = spans[2].enter_ns, d = spans[3].enter_ns;
+    unsigned ab = a <= b, ac = a <= c, ad = a <= d;
+    unsigned bc = b <= c, bd = b <= d, cd = c <= d;
+    operation->ranks[0].order_sum += 3 - ab - ac - ad;
+    operation->ranks[1].order_sum += 2 + ab - bc - bd;
+    operation->ranks[2].order_sum += 1 + ac + bc - cd;
+    operation->ranks[3].order_sum += ad + bd + cd;
+    operation->ordered++;
 }
 
 /* Without memory for that, they are not put in order. */
@@ -201,8 +213,12 @@ void mon_last_arrivals(const struct poise_monitor_operation *shown,
     if (verdict->rank >= 0) {
         operation->ranks[verdict->rank].caused++;
     }
-    if (operation->size <= ORDER_SIZE) {
-        order(operation, spans);
+    if (operation->size == 4) {
+        order_four(operation, spans);
+    } else if (operation->size == 2) {
+        order_two(operation, spans);
+    } else if (operation->size <= ORDER_SIZE) {
+        order_few(operation, spans);
     } else if (operation->calls % ORDER_CALLS == 0) {
         order_many(operation, spans);
     }

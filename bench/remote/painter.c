@@ -26,6 +26,7 @@ static XftFont *mono, *serif, *small;
 static XFontStruct *core;
 static int width = 1280, height = 1024;
 static uint64_t rng;
+static const char *what_it_was = "step"; /* scroll, page, ... */
 
 static uint32_t rnd(uint32_t n)
 {
@@ -213,18 +214,23 @@ static void heatmap(int step)
         direction = -direction;
     }
     uint32_t what = rnd(100);
+    what_it_was = "scroll";
     if (what < 62) {
         map_goto(map.x, map.y + 30 * direction);
     } else if (what < 72) {
+        what_it_was = "sideways";
         map_goto(map.x + (rnd(2) ? 24 : -24), map.y);
     } else if (what < 80) {
+        what_it_was = "page";
         map_goto(map.x, map.y + direction * (map.down - 50));
     } else if (what < 88) {
         map_goto(map.x, map.y + direction * (1 + (int)rnd(59)));
     } else if (what < 98 && places > 0) {
+        what_it_was = "revisit";
         int p = (int)rnd((uint32_t)(places < 64 ? places : 64));
         map_goto(been[p][0], been[p][1]);
     } else {
+        what_it_was = "jump";
         map_goto((int)rnd(300), (int)rnd(GENES * (uint32_t)map.cell_h));
     }
     if (rnd(3) == 0) {
@@ -298,6 +304,9 @@ static void reader(int step, bool smooth)
              : what < 94 ? doc.lines - 2
              : what < 97 ? 2 - doc.lines
                          : (int)rnd(4000) - 2000;
+    what_it_was = abs(by) <= 3               ? "scroll"
+                  : abs(by) == doc.lines - 2 ? "page"
+                                             : "jump";
     if (doc.top + by < 0) {
         by = -doc.top;
     }
@@ -665,7 +674,7 @@ int main(int argc, char **argv)
         sscanf(argv[5], "%dx%d", &width, &height);
     }
     rng = strtoull(argv[2], NULL, 10) * 7919 + 1;
-    int steps = atoi(argv[3]), pause = atoi(argv[4]);
+    int steps = atoi(argv[3]), ms = atoi(argv[4]);
     dpy = XOpenDisplay(NULL);
     if (!dpy) {
         fprintf(stderr, "painter: no display\n");
@@ -688,6 +697,8 @@ int main(int argc, char **argv)
     if (core) {
         XSetFont(dpy, gc, core->fid);
     }
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
     for (int step = 0; step < steps; step++) {
         struct timespec begun, now;
         clock_gettime(CLOCK_MONOTONIC, &begun);
@@ -712,11 +723,19 @@ int main(int argc, char **argv)
         }
         XSync(dpy, False);
         clock_gettime(CLOCK_MONOTONIC, &now);
+        printf("%ld %s\n",
+               (begun.tv_sec - start.tv_sec) * 1000 +
+                   (begun.tv_nsec - start.tv_nsec) / 1000000,
+               step == 0 ? "first" : what_it_was);
+        fflush(stdout);
         long spent = (now.tv_sec - begun.tv_sec) * 1000 +
                      (now.tv_nsec - begun.tv_nsec) / 1000000;
-        if (spent < pause) {
-            usleep((useconds_t)(pause - spent) * 1000);
+        if (spent < ms) {
+            usleep((useconds_t)(ms - spent) * 1000);
         }
     }
+    puts("end");
+    fflush(stdout);
+    pause();
     return 0;
 }

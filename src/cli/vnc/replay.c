@@ -10,7 +10,7 @@ struct values {
     const char *picture, *boundaries, *report;
     struct poise_strings methods, ablations, delays;
     uint64_t memory;
-    int64_t level, bits;
+    int64_t level, bits, updates;
     bool copies, history, strips, repeats, prediction; /* of auto */
     bool json;
 };
@@ -64,6 +64,9 @@ static const struct poise_option options[] = {
     {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
      .help = "of history at each end (default: 64M)",
      .offset = offsetof(struct values, memory)},
+    {POISE_OPTION_INT, .name = "updates", .arg = "N",
+     .help = "end after N updates", .offset = offsetof(struct values, updates),
+     .min = 1, .max = INT64_MAX},
     {POISE_OPTION_STRING, .name = "boundaries", .arg = "FILE",
      .help = "write the last picture there, as PPM, with the pieces in which "
              "the first method sent it: copied green, recalled blue, new red, "
@@ -203,15 +206,18 @@ static void free_found(struct replay_found *found)
 /* ---- the run ------------------------------------------------------------- */
 
 static int read_all(struct poise_screen_reader *reader,
-                    struct poise_screen_meter *meter,
+                    struct poise_screen_meter *meter, uint64_t most,
                     struct replay_found *found)
 {
     const struct poise_screen_picture *picture =
         poise_screen_reader_picture(reader);
     struct poise_screen_step step;
-    int code;
-    while ((code = poise_screen_reader_next(reader, &step)) > 0 &&
-           (code = poise_screen_meter_add(meter, picture, &step)) == 0) {
+    int code = 0;
+    for (uint64_t n = 0;
+         (most == 0 || n < most) &&
+         (code = poise_screen_reader_next(reader, &step)) > 0 &&
+         (code = poise_screen_meter_add(meter, picture, &step)) == 0;
+         n++) {
         found->end_us = step.at_us;
         for (size_t i = 0; i < found->method_count && code == 0; i++) {
             code =
@@ -260,7 +266,8 @@ static int replay(const char *path, const struct values *values,
     struct poise_screen_meter *meter = NULL;
     int code = poise_screen_reader_open(path, &reader);
     code = code == 0 ? poise_screen_meter_create(&meter) : code;
-    code = code == 0 ? read_all(reader, meter, found) : code;
+    code = code == 0 ? read_all(reader, meter, (uint64_t)values->updates, found)
+                     : code;
     code = code == 0 ? save_all(poise_screen_reader_picture(reader), values,
                                 path, found)
                      : code;

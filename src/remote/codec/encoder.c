@@ -201,7 +201,8 @@ static int difference(struct poise_screen_encoder *encoder,
         encoder->stats.changed += codec_blocks_compare(
             &encoder->blocks, &encoder->shown, picture, &rects[i]);
     }
-    int code = codec_blocks_take(&encoder->blocks, picture, &encoder->rects);
+    int code = codec_blocks_take(&encoder->blocks, &encoder->shown, picture,
+                                 &encoder->rects);
     encoder->stats.difference_ns += cpu_ns() - begun;
     return code;
 }
@@ -248,7 +249,8 @@ static int put_copies(struct poise_screen_encoder *encoder,
             codec_blocks_compare(&encoder->blocks, &encoder->shown, picture,
                                  &encoder->changed.rects[i]);
         }
-        code = codec_blocks_take(&encoder->blocks, picture, &encoder->rects);
+        code = codec_blocks_take(&encoder->blocks, &encoder->shown, picture,
+                                 &encoder->rects);
     }
     encoder->stats.segment_ns += cpu_ns() - begun;
     return code;
@@ -343,6 +345,7 @@ int poise_screen_encode(struct poise_screen_encoder *encoder,
     if (!anew) {
         poise_buf_putc(&encoder->head, 0);
     }
+    code = code == 0 ? encoder->head.error : code;
     if (code == 0 && anew && encoder->sender) {
         poise_buf_append(out, encoder->head.data, encoder->head.len);
         code = codec_sender_output(encoder->sender, out);

@@ -72,6 +72,12 @@ struct codec_rects {
 int codec_rects_add(struct codec_rects *rects,
                     const struct poise_screen_rect *rect);
 
+/** Without the rows and columns at its edges in which the pictures, of one
+ * size, are the same. Some pixel of it differs. */
+void codec_rect_trim(const struct poise_screen_picture *from,
+                     const struct poise_screen_picture *to,
+                     struct poise_screen_rect *rect);
+
 /** Which blocks differ. */
 struct codec_blocks {
     uint8_t *marks; /**< owned; one for each block, row by row */
@@ -85,9 +91,10 @@ uint64_t codec_blocks_compare(struct codec_blocks *blocks,
                               const struct poise_screen_picture *from,
                               const struct poise_screen_picture *to,
                               const struct poise_screen_rect *rect);
-/** The marked blocks as few rectangles; none is marked then. */
+/** The marked blocks as few rectangles, trimmed; none is marked then. */
 int codec_blocks_take(struct codec_blocks *blocks,
-                      const struct poise_screen_picture *picture,
+                      const struct poise_screen_picture *from,
+                      const struct poise_screen_picture *to,
                       struct codec_rects *out);
 
 /* ---- history.c ----------------------------------------------------------- */

@@ -306,7 +306,8 @@ static int by_motion(const void *left, const void *right)
 {
     const struct hit *a = left, *b = right;
     if (a->patch != b->patch) {
-        return a->patch < b->patch ? -1 : 1;
+        return a->patch > b->patch ? -1
+                                   : 1; /* the picture before, the newest */
     }
     if (a->dx != b->dx) {
         return a->dx < b->dx ? -1 : 1;

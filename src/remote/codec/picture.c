@@ -57,6 +57,44 @@ int codec_rects_add(struct codec_rects *rects,
     return 0;
 }
 
+static bool row_is_same(const struct poise_screen_picture *from,
+                        const struct poise_screen_picture *to,
+                        const struct poise_screen_rect *rect, uint32_t y)
+{
+    return memcmp(codec_at(from, rect->x, y), codec_at(to, rect->x, y),
+                  rect->width * sizeof *to->pixels) == 0;
+}
+
+void codec_rect_trim(const struct poise_screen_picture *from,
+                     const struct poise_screen_picture *to,
+                     struct poise_screen_rect *rect)
+{
+    while (rect->height > 1 && row_is_same(from, to, rect, rect->y)) {
+        rect->y++;
+        rect->height--;
+    }
+    while (rect->height > 1 &&
+           row_is_same(from, to, rect, rect->y + rect->height - 1)) {
+        rect->height--;
+    }
+    uint32_t left = rect->x + rect->width - 1, right = rect->x;
+    for (uint32_t y = rect->y; y < rect->y + rect->height; y++) {
+        const uint32_t *a = codec_at(from, 0, y), *b = codec_at(to, 0, y);
+        uint32_t x = rect->x;
+        while (x < left && a[x] == b[x]) {
+            x++;
+        }
+        left = x;
+        x = rect->x + rect->width - 1;
+        while (x > right && a[x] == b[x]) {
+            x--;
+        }
+        right = x;
+    }
+    rect->x = left;
+    rect->width = right - left + 1;
+}
+
 int codec_blocks_resize(struct codec_blocks *blocks,
                         const struct poise_screen_picture *picture)
 {
@@ -133,7 +171,8 @@ static struct poise_screen_rect take_one(struct codec_blocks *blocks,
 }
 
 int codec_blocks_take(struct codec_blocks *blocks,
-                      const struct poise_screen_picture *picture,
+                      const struct poise_screen_picture *from,
+                      const struct poise_screen_picture *to,
                       struct codec_rects *out)
 {
     out->count = 0;
@@ -146,12 +185,13 @@ int codec_blocks_take(struct codec_blocks *blocks,
             }
             x = (uint32_t)(next - row);
             struct poise_screen_rect rect = take_one(blocks, x, y);
-            if (rect.width > picture->width - rect.x) {
-                rect.width = picture->width - rect.x;
+            if (rect.width > to->width - rect.x) {
+                rect.width = to->width - rect.x;
             }
-            if (rect.height > picture->height - rect.y) {
-                rect.height = picture->height - rect.y;
+            if (rect.height > to->height - rect.y) {
+                rect.height = to->height - rect.y;
             }
+            codec_rect_trim(from, to, &rect);
             if (codec_rects_add(out, &rect) < 0) {
                 return -ENOMEM;
             }

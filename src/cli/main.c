@@ -39,6 +39,8 @@ const struct cli_command cli_commands[] = {
     {&cli_tunnel_command, cli_tunnel},
     {&cli_vnc_record_command, cli_vnc_record, true},
     {&cli_vnc_replay_command, cli_vnc_replay},
+    {&cli_vnc_serve_command, cli_vnc_serve},
+    {&cli_vnc_view_command, cli_vnc_view},
     {&cli_wire_analyse_command, cli_wire_analyse, true},
     {&cli_wire_cached_command, cli_wire_cached},
     {&cli_wire_model_command, cli_wire_model},

@@ -56,7 +56,7 @@ extern const struct poise_command cli_bfs_command, cli_bfs_convert_command,
 extern const struct poise_command cli_cc_command, cli_cxx_command,
     cli_fort_command, cli_run_command, cli_advise_command;
 extern const struct poise_command cli_vnc_record_command,
-    cli_vnc_replay_command;
+    cli_vnc_replay_command, cli_vnc_serve_command, cli_vnc_view_command;
 extern const struct poise_command cli_noise_command, cli_wire_analyse_command,
     cli_wire_model_command, cli_wire_cached_command;
 extern const struct poise_command cli_sort_command, cli_listrank_command,
@@ -85,6 +85,8 @@ int cli_coll(int argc, char **argv);
 int cli_wan(int argc, char **argv);
 int cli_vnc_record(int argc, char **argv);
 int cli_vnc_replay(int argc, char **argv);
+int cli_vnc_serve(int argc, char **argv);
+int cli_vnc_view(int argc, char **argv);
 int cli_wire_analyse(int argc, char **argv);
 int cli_wire_cached(int argc, char **argv);
 int cli_wire_model(int argc, char **argv);

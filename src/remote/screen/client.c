@@ -138,22 +138,25 @@ static int begin(struct poise_screen_client *client,
                  const struct screen_encodings *encodings)
 {
     uint32_t width, height;
-    int code = screen_handshake(&client->source, options, &width, &height,
+    int code = screen_handshake(&client->source, options,
+                                client->decoder.relay, &width, &height,
                                 client->name, sizeof client->name);
     code = code == 0 ? screen_resize(&client->decoder, width, height) : code;
-    return code == 0 ? screen_send_encodings(&client->source, encodings) : code;
+    return code == 0 && encodings
+               ? screen_send_encodings(&client->source, encodings)
+               : code;
 }
 
 static const char all_encodings[] = "tight,zrle,hextile,rre,copyrect,raw";
 
-int poise_screen_connect(const char *address,
-                         const struct poise_screen_options *options,
-                         struct poise_screen_client **out)
+/* Connected, with nothing asked for unless there are `encodings`. */
+static int create(const char *address,
+                  const struct poise_screen_options *options,
+                  const struct screen_relay *relay,
+                  const struct screen_encodings *encodings,
+                  struct poise_screen_client **out)
 {
-    static const struct poise_screen_options usual;
     struct poise_screen_client *client = poise_alloc(1, sizeof *client);
-    struct screen_encodings encodings;
-    options = options ? options : &usual;
     if (!client) {
         return -ENOMEM;
     }
@@ -163,15 +166,12 @@ int poise_screen_connect(const char *address,
     source->buffer = poise_alloc(SCREEN_SOURCE_BYTES, 1);
     source->at = source->end = source->buffer;
     client->decoder.source = source;
-    int code = screen_read_encodings(
-        options->encodings ? options->encodings : all_encodings, &encodings);
-    encodings.level = options->level;
-    code = code < 0         ? code
-           : source->buffer ? dial(address, source->timeout_ms)
-                            : -ENOMEM;
+    client->decoder.relay = relay;
+    int code = source->buffer ? dial(address, source->timeout_ms) : -ENOMEM;
     if (code >= 0) {
         source->fd = code;
-        code = begin(client, options, &encodings);
+        code = relay ? relay->opened(source->fd, relay->arg) : 0;
+        code = code < 0 ? code : begin(client, options, encodings);
     }
     if (code < 0) {
         poise_screen_close(client);
@@ -179,6 +179,40 @@ int poise_screen_connect(const char *address,
     }
     *out = client;
     return 0;
+}
+
+int poise_screen_connect(const char *address,
+                         const struct poise_screen_options *options,
+                         struct poise_screen_client **out)
+{
+    static const struct poise_screen_options usual;
+    struct screen_encodings encodings;
+    options = options ? options : &usual;
+    int code = screen_read_encodings(
+        options->encodings ? options->encodings : all_encodings, &encodings);
+    encodings.level = options->level;
+    return code == 0 ? create(address, options, NULL, &encodings, out) : code;
+}
+
+int screen_client_create(const char *address,
+                         const struct poise_screen_options *options,
+                         const struct screen_relay *relay,
+                         struct poise_screen_client **out)
+{
+    return create(address, options, relay, NULL, out);
+}
+
+int screen_client_fd(const struct poise_screen_client *client)
+{
+    return client->source.fd;
+}
+
+bool screen_is_local(const char *address)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    return split(address, host, port) == 0 &&
+           (!*host || strcmp(host, "localhost") == 0 ||
+            strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0);
 }
 
 const struct poise_screen_picture *
@@ -251,7 +285,10 @@ int poise_screen_next(struct poise_screen_client *client, int timeout_ms,
             };
             return code < 0 ? code : 1;
         }
-        code = source->error != 0 ? source->error : pass_by(source, type);
+        code = source->error != 0 ? source->error
+               : client->decoder.relay
+                   ? screen_pass_on(source, client->decoder.relay, type)
+                   : pass_by(source, type);
         if (code < 0) {
             return code;
         }

@@ -10,9 +10,6 @@
 
 enum {
     VERSION_BYTES = 12,
-    SECURITY_NONE = 1,
-    SECURITY_VNC = 2,
-    CHALLENGE_BYTES = 16,
     KEY_BYTES = 8,
     REASON_MOST = 500,
     NAME_MOST = 1 << 20
@@ -52,24 +49,28 @@ static int encrypt(const char *password, const uint8_t *challenge, uint8_t *out)
     bool done = ctx &&
                 EVP_EncryptInit_ex(ctx, EVP_des_ede3_ecb(), NULL, key, NULL) &&
                 EVP_CIPHER_CTX_set_padding(ctx, 0) &&
-                EVP_EncryptUpdate(ctx, out, &len, challenge, CHALLENGE_BYTES) &&
-                len == CHALLENGE_BYTES;
+                EVP_EncryptUpdate(ctx, out, &len, challenge, SCREEN_CHALLENGE_BYTES) &&
+                len == SCREEN_CHALLENGE_BYTES;
     EVP_CIPHER_CTX_free(ctx);
     return done ? 0
                 : poise_error_set(ENOTSUP, "answer the server", NULL,
                                   "OpenSSL has no DES here");
 }
 
-static int authenticate(struct screen_source *source, const char *password)
+static int authenticate(struct screen_source *source, const char *password,
+                        const struct screen_relay *relay)
 {
-    uint8_t challenge[CHALLENGE_BYTES], answer[CHALLENGE_BYTES];
-    if (!password) {
+    uint8_t challenge[SCREEN_CHALLENGE_BYTES], answer[SCREEN_CHALLENGE_BYTES];
+    if (!password && !relay) {
         return poise_error_set(EACCES, "use the screen", NULL,
                                "the server wants a password");
     }
     screen_read(source, challenge, sizeof challenge);
-    int code = source->error == 0 ? encrypt(password, challenge, answer)
-                                  : source->error;
+    int code = source->error;
+    if (code == 0) {
+        code = relay ? relay->answer(challenge, answer, relay->arg)
+                     : encrypt(password, challenge, answer);
+    }
     return code == 0 ? screen_send(source, answer, sizeof answer) : code;
 }
 
@@ -105,49 +106,63 @@ static int agree_version(struct screen_source *source)
     return code == 0 ? minor : code;
 }
 
-/* The type of security that it is to be, or the error. */
-static int choose_security(struct screen_source *source, int minor,
-                           const char *password)
+/* Of those that are offered, or the error. */
+static int pick_security(const uint8_t *types, size_t count,
+                         const char *password)
 {
-    if (minor == 3) {
-        uint32_t type = screen_u32(source);
-        return type == 0 && source->error == 0                 ? refused(source)
-               : type == SECURITY_NONE || type == SECURITY_VNC ? (int)type
-               : source->error != 0
-                   ? source->error
-                   : screen_bad(source, "it wants another kind of security");
-    }
-    uint8_t count = screen_u8(source), chosen = 0;
-    if (count == 0) {
-        return source->error != 0 ? source->error : refused(source);
-    }
-    for (uint8_t i = 0; i < count; i++) {
-        uint8_t type = screen_u8(source);
-        bool known = type == SECURITY_NONE || type == SECURITY_VNC;
+    uint8_t chosen = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t type = types[i];
+        bool known =
+            type == SCREEN_SECURITY_NONE || type == SCREEN_SECURITY_VNC;
         /* A password that was given is used where it can be. */
-        if (known && (chosen == 0 || (type == SECURITY_VNC) == !!password)) {
+        if (known &&
+            (chosen == 0 || (type == SCREEN_SECURITY_VNC) == !!password)) {
             chosen = type;
         }
     }
-    if (source->error != 0) {
-        return source->error;
-    }
-    if (chosen == 0) {
-        return poise_error_set(EACCES, "use the screen", NULL,
-                               "the server offers neither 'no security' nor "
-                               "a password of VNC");
-    }
-    int code = screen_send(source, &chosen, 1);
-    return code == 0 ? chosen : code;
+    return chosen != 0
+               ? chosen
+               : poise_error_set(EACCES, "use the screen", NULL,
+                                 "the server offers neither 'no security' nor "
+                                 "a password of VNC");
 }
 
-static int secure(struct screen_source *source, int minor, const char *password)
+/* The type of security that it is to be, or the error. */
+static int choose_security(struct screen_source *source, int minor,
+                           const char *password,
+                           const struct screen_relay *relay)
 {
-    int type = choose_security(source, minor, password);
-    int code = type == SECURITY_VNC ? authenticate(source, password)
-               : type < 0           ? type
-                                    : 0;
-    if (code < 0 || (type == SECURITY_NONE && minor < 8)) {
+    uint8_t types[UINT8_MAX];
+    size_t count = 1;
+    if (minor == 3) {
+        /* The server has chosen. */
+        uint32_t type = screen_u32(source);
+        types[0] = type <= UINT8_MAX ? (uint8_t)type : UINT8_MAX;
+        count = type != 0;
+    } else {
+        count = screen_u8(source);
+        screen_read(source, types, count);
+    }
+    if (source->error != 0 || count == 0) {
+        return source->error != 0 ? source->error : refused(source);
+    }
+    int chosen = relay ? relay->choose(types, count, relay->arg)
+                       : pick_security(types, count, password);
+    uint8_t byte = (uint8_t)chosen;
+    int code = chosen > 0 && minor > 3 ? screen_send(source, &byte, 1) : 0;
+    return code < 0 ? code : chosen;
+}
+
+static int secure(struct screen_source *source, int minor, const char *password,
+                  const struct screen_relay *relay)
+{
+    int type = choose_security(source, minor, password, relay);
+    int code = type == SCREEN_SECURITY_VNC
+                   ? authenticate(source, password, relay)
+               : type < 0 ? type
+                          : 0;
+    if (code < 0 || (type == SCREEN_SECURITY_NONE && minor < 8)) {
         return code;
     }
     if (screen_u32(source) == 0 || source->error != 0) {
@@ -168,7 +183,8 @@ static int send_format(struct screen_source *source)
     return screen_send(source, message, sizeof message);
 }
 
-int screen_read_encodings(const char *names, struct screen_encodings *out)
+int screen_encodings_parse(const char *names, int32_t numbers[SCREEN_ENCODINGS],
+                           size_t *count)
 {
     static const struct {
         const char *name;
@@ -177,54 +193,76 @@ int screen_read_encodings(const char *names, struct screen_encodings *out)
         {"raw", SCREEN_RAW},     {"copyrect", SCREEN_COPYRECT},
         {"rre", SCREEN_RRE},     {"hextile", SCREEN_HEXTILE},
         {"tight", SCREEN_TIGHT}, {"zrle", SCREEN_ZRLE}};
-    out->count = 0;
+    *count = 0;
     for (const char *at = names; *at; at += strspn(at, ",")) {
         size_t len = strcspn(at, ","), i = 0;
         while (i < SCREEN_ENCODINGS && (strlen(known[i].name) != len ||
                                         strncmp(known[i].name, at, len) != 0)) {
             i++;
         }
-        if (i == SCREEN_ENCODINGS || out->count == SCREEN_ENCODINGS) {
+        if (i == SCREEN_ENCODINGS || *count == SCREEN_ENCODINGS) {
             return poise_error_set(EINVAL, "use encodings", names,
                                    "expected some of raw, copyrect, rre, "
                                    "hextile, tight and zrle, each once");
         }
-        out->numbers[out->count++] = known[i].number;
+        numbers[(*count)++] = known[i].number;
         at += len;
     }
     return 0;
 }
 
+int screen_read_encodings(const char *names, struct screen_encodings *out)
+{
+    return screen_encodings_parse(names, out->numbers, &out->count);
+}
+
+int screen_encodings_put(const int32_t *numbers, size_t count,
+                         struct poise_buf *out)
+{
+    uint8_t head[] = {2, 0, (uint8_t)(count >> 8), (uint8_t)count};
+    poise_buf_append(out, head, sizeof head);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t number = (uint32_t)numbers[i];
+        for (unsigned byte = 0; byte < 4; byte++) {
+            poise_buf_putc(out, (char)(number >> (24 - 8 * byte)));
+        }
+    }
+    return out->error;
+}
+
 int screen_send_encodings(struct screen_source *source,
                           const struct screen_encodings *encodings)
 {
-    enum { HEAD = 4, EXTRA = 3, LEVEL_0 = -256 };
+    enum { EXTRA = 3, LEVEL_0 = -256 };
     int32_t numbers[SCREEN_ENCODINGS + EXTRA];
     size_t count = encodings->count;
+    struct poise_buf message = {0};
     memcpy(numbers, encodings->numbers, count * sizeof *numbers);
     numbers[count++] = SCREEN_DESKTOP_SIZE;
     numbers[count++] = SCREEN_LAST_RECT;
     if (encodings->level > 0) {
         numbers[count++] = LEVEL_0 + (int32_t)encodings->level;
     }
-    uint8_t message[HEAD + sizeof numbers] = {2, 0, 0, (uint8_t)count};
-    for (size_t i = 0; i < count; i++) {
-        uint32_t number = (uint32_t)numbers[i];
-        for (unsigned byte = 0; byte < 4; byte++) {
-            message[HEAD + 4 * i + byte] = (uint8_t)(number >> (24 - 8 * byte));
-        }
-    }
-    return screen_send(source, message, HEAD + 4 * count);
+    int code = screen_encodings_put(numbers, count, &message);
+    code = code == 0 ? screen_send(source, message.data, message.len) : code;
+    poise_buf_free(&message);
+    return code;
 }
 
 int screen_handshake(struct screen_source *source,
                      const struct poise_screen_options *options,
-                     uint32_t *width, uint32_t *height, char *name, size_t room)
+                     const struct screen_relay *relay, uint32_t *width,
+                     uint32_t *height, char *name, size_t room)
 {
     int minor = agree_version(source);
-    int code = minor < 0 ? minor : secure(source, minor, options->password);
+    int code =
+        minor < 0 ? minor : secure(source, minor, options->password, relay);
     uint8_t shared = !options->exclusive;
-    code = code == 0 ? screen_send(source, &shared, 1) : code;
+    if (code == 0 && relay) {
+        code = relay->shared(relay->arg);
+        shared = code > 0;
+    }
+    code = code >= 0 ? screen_send(source, &shared, 1) : code;
     if (code < 0) {
         return code;
     }

@@ -7,7 +7,7 @@
 #ifndef POISE_REMOTE_SCREEN_INTERNAL_H
 #define POISE_REMOTE_SCREEN_INTERNAL_H
 
-#include <poise/screen.h>
+#include "remote/screen/screen.h"
 
 #include <zlib.h>
 
@@ -63,19 +63,7 @@ void screen_inflate_free(struct screen_inflate *inflate);
 /* ---- decode.c, decode_zrle.c, decode_tight.c ------------------------------
  */
 
-/** Numbers of the protocol. */
-enum {
-    SCREEN_RAW = 0,
-    SCREEN_COPYRECT = 1,
-    SCREEN_RRE = 2,
-    SCREEN_HEXTILE = 5,
-    SCREEN_TIGHT = 7,
-    SCREEN_ZRLE = 16,
-    SCREEN_DESKTOP_SIZE = -223,
-    SCREEN_LAST_RECT = -224
-};
-
-enum { SCREEN_MOST_PIXELS = 1 << 26, SCREEN_TIGHT_STREAMS = 4 };
+enum { SCREEN_TIGHT_STREAMS = 4 };
 
 /** What decoders work on. */
 struct screen_decoder {
@@ -83,6 +71,7 @@ struct screen_decoder {
     struct poise_screen_picture picture;
     struct screen_inflate zrle, tight[SCREEN_TIGHT_STREAMS];
     uint8_t *row; /**< scratch of 4 bytes for each pixel of a row */
+    const struct screen_relay *relay; /**< borrowed; NULL: pixels alone */
 };
 /** Give the picture another size; it is black then. -EFBIG, -ENOMEM. */
 int screen_resize(struct screen_decoder *decoder, uint32_t width,
@@ -125,16 +114,24 @@ struct screen_rects {
 };
 int screen_update(struct screen_decoder *decoder, struct screen_rects *out);
 
+/* ---- pseudo.c ------------------------------------------------------------ */
+
+/** Hand a rectangle without pixels to the relay; -EBADMSG: it is none. */
+int screen_pseudo(struct screen_decoder *decoder, int32_t encoding,
+                  const struct poise_screen_rect *rect);
+/** Hand a message to the relay, behind its type. */
+int screen_pass_on(struct screen_source *source,
+                   const struct screen_relay *relay, uint8_t type);
+
 /* ---- handshake.c --------------------------------------------------------- */
 
 /** Versions, security, the screen's size and name (at most `room` bytes with
  * the NUL), and the format of pixels. */
 int screen_handshake(struct screen_source *source,
                      const struct poise_screen_options *options,
-                     uint32_t *width, uint32_t *height, char *name,
-                     size_t room);
+                     const struct screen_relay *relay, uint32_t *width,
+                     uint32_t *height, char *name, size_t room);
 
-enum { SCREEN_ENCODINGS = 6 };
 /** What is asked for, best first. */
 struct screen_encodings {
     int32_t numbers[SCREEN_ENCODINGS];

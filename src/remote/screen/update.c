@@ -45,6 +45,18 @@ static int resize(struct screen_decoder *decoder, uint32_t width,
     return code;
 }
 
+/* An extended one says why it comes, in x, and in y whether it failed; it may
+ * be of the size that there is. */
+static bool is_resize(const struct screen_decoder *decoder, int32_t encoding,
+                      const struct poise_screen_rect *rect)
+{
+    return encoding == SCREEN_DESKTOP_SIZE ||
+           (decoder->relay && encoding == SCREEN_EXTENDED_SIZE &&
+            rect->y == 0 &&
+            (rect->width != decoder->picture.width ||
+             rect->height != decoder->picture.height));
+}
+
 int screen_update(struct screen_decoder *decoder, struct screen_rects *out)
 {
     struct screen_source *source = decoder->source;
@@ -62,8 +74,11 @@ int screen_update(struct screen_decoder *decoder, struct screen_rects *out)
         if (encoding == SCREEN_LAST_RECT || source->error != 0) {
             break;
         }
-        if (encoding == SCREEN_DESKTOP_SIZE) {
+        if (is_resize(decoder, encoding, &rect)) {
             resize(decoder, rect.width, rect.height, out);
+        }
+        if (encoding < 0) {
+            screen_pseudo(decoder, encoding, &rect);
             continue;
         }
         if (!is_inside(&decoder->picture, &rect)) {

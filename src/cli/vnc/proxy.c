@@ -1,0 +1,306 @@
+/* poise vnc serve, poise vnc view: the two proxies between a VNC server and its
+ * viewers. */
+#include "cli/common/common.h"
+
+#include <poise/vnc.h>
+
+#include <signal.h>
+#include <string.h>
+
+struct values {
+    struct cli_common common;
+    const char *secret, *cert, *key, *ca, *peer_name;
+    uint64_t pad, timeout;
+    const char *encodings, *method;
+    int64_t level;
+    const char *listen, *websocket;
+    bool two_phase, quiet, stats, json;
+};
+
+#define KEYS                                                                   \
+    {POISE_OPTION_HEADING, .help = "Who may use it"},                          \
+        {POISE_OPTION_STRING, .name = "secret", .arg = "FILE",                 \
+         .help = "both ends have this secret; encipher all",                   \
+         .offset = offsetof(struct values, secret)},                           \
+        {POISE_OPTION_STRING, .name = "cert", .arg = "FILE",                   \
+         .help = "or: the certificate of this end (PEM)",                      \
+         .offset = offsetof(struct values, cert)},                             \
+        {POISE_OPTION_STRING, .name = "key", .arg = "FILE",                    \
+         .help = "its private key", .offset = offsetof(struct values, key)},   \
+        {POISE_OPTION_STRING, .name = "ca", .arg = "FILE",                     \
+         .help = "the authority that signed the other end's certificate",      \
+         .offset = offsetof(struct values, ca)},                               \
+        {POISE_OPTION_STRING, .name = "peer-name", .arg = "NAME",              \
+         .help = "the name in that certificate (default: the host of the "     \
+                 "other end; any, where it connects to this one)",             \
+         .offset = offsetof(struct values, peer_name)},                        \
+        {POISE_OPTION_BYTES, .name = "pad", .arg = "SIZE",                      \
+         .help = "what goes over the link at a time is a multiple of SIZE, "   \
+                 "64 to 64K",                                                  \
+         .offset = offsetof(struct values, pad)},                               \
+        {POISE_OPTION_HEADING, .help = "The link"},                            \
+    {                                                                          \
+        POISE_OPTION_DURATION, .name = "timeout", .arg = "TIME",                   \
+        .help = "give up a session when its link is gone for so long "         \
+                "(default: 5m)",                                               \
+        .offset = offsetof(struct values, timeout)                             \
+    }
+
+#define SAYS                                                                   \
+    {POISE_OPTION_HEADING, .help = "Output"},                                  \
+        {POISE_OPTION_FLAG, 'q', "quiet", NULL, "do not say what happens",     \
+         .offset = offsetof(struct values, quiet)},                            \
+        {POISE_OPTION_FLAG, .name = "stats",                                   \
+         .help = "print figures at the end",                                   \
+         .offset = offsetof(struct values, stats)},                            \
+        {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",      \
+         .offset = offsetof(struct values, json)},                             \
+        CLI_COMMON_OPTIONS(struct values, common), {POISE_OPTION_END}
+
+static const struct poise_option serve_options[] = {
+    KEYS,
+    {POISE_OPTION_HEADING, .help = "The screen"},
+    {POISE_OPTION_STRING, .name = "encodings", .arg = "LIST",
+     .help = "encodings to ask the server for, best first, of tight, zrle, "
+             "hextile, rre, copyrect and raw (default: copyrect,raw of a "
+             "server on this machine, else copyrect,tight,zrle,hextile,rre,"
+             "raw)",
+     .offset = offsetof(struct values, encodings)},
+    {POISE_OPTION_STRING, .name = "method", .arg = "NAME",
+     .help = "how pictures go over the link (default: auto, by content)",
+     .offset = offsetof(struct values, method)},
+    {POISE_OPTION_INT, .name = "level", .arg = "N",
+     .help = "compress what is new at this level of Zstandard (default: 3)",
+     .offset = offsetof(struct values, level), .min = 1, .max = 19},
+    SAYS,
+};
+
+static const struct poise_option view_options[] = {
+    {POISE_OPTION_STRING, .name = "listen", .arg = "[ADDRESS:]PORT",
+     .help = "wait there for viewers (default: 5950, unless there is "
+             "--websocket)",
+     .offset = offsetof(struct values, listen)},
+    {POISE_OPTION_STRING, .name = "websocket", .arg = "[ADDRESS:]PORT",
+     .help = "wait there for viewers in browsers, such as noVNC",
+     .offset = offsetof(struct values, websocket)},
+    KEYS,
+    {POISE_OPTION_FLAG, .name = "two-phase",
+     .help = "show what short fingerprints say before it is proved; what was "
+             "wrong is corrected",
+     .offset = offsetof(struct values, two_phase)},
+    SAYS,
+};
+
+const struct poise_command cli_vnc_serve_command = {
+    .name = "vnc serve",
+    .operands = "[ADDRESS:]PORT SERVER",
+    .summary = "carry a VNC server's screen over a thin link",
+    .description =
+        "Waits at PORT for poise vnc view, and connects each of its viewers to "
+        "the VNC server SERVER, HOST:PORT or HOST:DISPLAY. It asks the server "
+        "for updates on its own, and sends what changed as soon as the link "
+        "has room: what was on the screen before, or is elsewhere on it, costs "
+        "a few bytes. All is without losses.\n\n"
+        "The server decides who may use it: viewers are offered those of its "
+        "kinds of security that can be relayed, none and a VNC password, and "
+        "each has a connection of its own to the server. What they see and "
+        "type is never compressed together.\n\n"
+        "A session outlives its link: poise vnc view makes the link again, and "
+        "goes on where it was. Beyond this machine both ends speak TLS 1.3 and "
+        "prove to each other that they have the same secret, or certificates; "
+        "without these they listen and connect nowhere else. poise tunnel "
+        "--make-secret makes a secret.",
+    .options = serve_options,
+    .examples =
+        "poise tunnel --make-secret vnc.key\tto be copied to both hosts\n"
+        "poise vnc serve --secret vnc.key 0.0.0.0:7070 localhost:1\tthere\n"
+        "poise vnc view --secret vnc.key far:7070\there\n"
+        "vncviewer localhost:50\tshows display 1 of far\n",
+    .exits = "0\tit was asked to end\n1\tit could not begin, or go on\n"
+             "2\twrong use\n",
+};
+
+const struct poise_command cli_vnc_view_command = {
+    .name = "vnc view",
+    .operands = "HOST:PORT",
+    .summary = "let VNC viewers see a screen over a thin link",
+    .description =
+        "Waits for VNC viewers, and shows them the screen that poise vnc serve "
+        "carries from HOST:PORT. Viewers are answered at once, from the "
+        "picture that is here, in the encoding (tight, zrle, hextile or raw) "
+        "and the pixels that they want; keys, pointers and clipboards go to "
+        "the server. There may be several viewers.\n\n"
+        "With --websocket viewers in browsers are served, too. Pages may "
+        "connect only to the address that they came from, and pages of this "
+        "machine to this machine.\n\n"
+        "When the link breaks viewers keep what they see, what is typed waits, "
+        "and the link is made again. Without a secret or certificates only "
+        "this machine may connect.",
+    .options = view_options,
+    .examples =
+        "poise vnc view --secret vnc.key far:7070\tthen: vncviewer "
+        "localhost:50\n"
+        "poise vnc view --secret vnc.key --listen 5951 --websocket 6080 "
+        "far:7070\tbrowsers, too\n",
+    .exits = "0\tit was asked to end\n1\tit could not begin, or go on\n"
+             "2\twrong use\n",
+};
+
+/* ---- what is said ------------------------------------------------------- */
+
+static void print_line(const char *line, void *arg)
+{
+    (void)arg;
+    cli_say("vnc", "%s", line);
+}
+
+static void print_problem(const struct poise_error *err, void *arg)
+{
+    (void)arg;
+    cli_print_error("vnc", err);
+}
+
+static void put_json(const struct poise_remote_vnc_stats *stats,
+                     struct poise_buf *out)
+{
+    struct poise_json json = poise_json_to(out, false);
+
+    poise_json_object(&json, NULL);
+    poise_json_u64(&json, "sessions", stats->sessions);
+    poise_json_u64(&json, "links_lost", stats->links_lost);
+    poise_json_u64(&json, "updates", stats->updates);
+    poise_json_u64(&json, "link_out_bytes", stats->link_out_bytes);
+    poise_json_u64(&json, "link_in_bytes", stats->link_in_bytes);
+    poise_json_u64(&json, "viewer_out_bytes", stats->viewer_out_bytes);
+    poise_json_u64(&json, "pixels", stats->pixels);
+    poise_json_end_object(&json);
+    poise_buf_putc(out, '\n');
+}
+
+static void put_text(const struct poise_remote_vnc_stats *stats,
+                     struct poise_buf *out)
+{
+    poise_human_count(out, stats->sessions);
+    poise_buf_puts(out, " sessions, ");
+    poise_human_count(out, stats->updates);
+    poise_buf_puts(out, " updates; out on the link: ");
+    poise_human_bytes(out, stats->link_out_bytes);
+    poise_buf_puts(out, ", in: ");
+    poise_human_bytes(out, stats->link_in_bytes);
+    if (stats->viewer_out_bytes > 0) {
+        poise_buf_puts(out, ", to viewers: ");
+        poise_human_bytes(out, stats->viewer_out_bytes);
+    }
+    poise_buf_putc(out, '\n');
+}
+
+/* ---- the run ------------------------------------------------------------ */
+
+static bool check_values(const char *name, const struct values *values)
+{
+    enum { PAD_LEAST = 64, PAD_MOST = 1 << 16 };
+
+    if (values->pad > 0 && (values->pad < PAD_LEAST || values->pad > PAD_MOST)) {
+        cli_say(name, "--pad takes 64 to 64K");
+        return false;
+    }
+    return true;
+}
+
+static struct poise_remote_vnc_options read_values(const struct values *values)
+{
+    uint64_t keep = (values->timeout + 999999) / 1000000;
+
+    return (struct poise_remote_vnc_options){
+        .secret = values->secret,
+        .cert = values->cert,
+        .key = values->key,
+        .ca = values->ca,
+        .peer_name = values->peer_name,
+        .pad_bytes = (uint32_t)values->pad,
+        .keep_ms = keep < UINT32_MAX ? (uint32_t)keep : UINT32_MAX,
+        .encodings = values->encodings,
+        .method = values->method,
+        .level = (int)values->level,
+        .listen = values->listen,
+        .websocket = values->websocket,
+        .two_phase = values->two_phase,
+        .log = values->quiet ? NULL : print_line,
+        .problem = print_problem,
+        .stop = &cli_interrupted,
+    };
+}
+
+static int finish(const char *name, const struct values *values, int err,
+                  const struct poise_remote_vnc_stats *stats)
+{
+    struct poise_buf out = {0};
+    int code = err < 0 ? cli_fail(name, err) : CLI_DONE;
+
+    if (err == 0 && values->json) {
+        put_json(stats, &out);
+    } else if (err == 0 && values->stats) {
+        put_text(stats, &out);
+    }
+    if (cli_write(name, &out) != CLI_DONE && code == CLI_DONE) {
+        code = CLI_PARTLY;
+    }
+    poise_buf_free(&out);
+    return code;
+}
+
+int cli_vnc_serve(int argc, char **argv)
+{
+    const char *name = cli_vnc_serve_command.name;
+    struct values values = {0};
+    struct poise_remote_vnc_stats stats;
+    struct poise_remote_vnc_options how;
+    int end = CLI_DONE, first = cli_parse(&cli_vnc_serve_command, argc, argv,
+                                          &values, &values.common, &end);
+
+    if (first < 0) {
+        return end;
+    }
+    if (argc - first != 2) {
+        cli_say(name, "where to wait, and which server?");
+        return CLI_WRONG_USE;
+    }
+    if (!check_values(name, &values)) {
+        return CLI_WRONG_USE;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    cli_catch_signals();
+    how = read_values(&values);
+    how.serve = argv[first];
+    how.server = argv[first + 1];
+    return finish(name, &values, poise_remote_vnc_serve(&how, &stats), &stats);
+}
+
+int cli_vnc_view(int argc, char **argv)
+{
+    const char *name = cli_vnc_view_command.name;
+    struct values values = {0};
+    struct poise_remote_vnc_stats stats;
+    struct poise_remote_vnc_options how;
+    int end = CLI_DONE, first = cli_parse(&cli_vnc_view_command, argc, argv,
+                                          &values, &values.common, &end);
+
+    if (first < 0) {
+        return end;
+    }
+    if (argc - first != 1) {
+        cli_say(name, "where is the other end?");
+        return CLI_WRONG_USE;
+    }
+    if (!check_values(name, &values)) {
+        return CLI_WRONG_USE;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    cli_catch_signals();
+    how = read_values(&values);
+    how.via = argv[first];
+    if (!how.listen && !how.websocket) {
+        how.listen = "5950";
+    }
+    return finish(name, &values, poise_remote_vnc_view(&how, &stats), &stats);
+}

@@ -28,9 +28,9 @@ extern "C" {
 
 enum {
     POISE_FLOW_DIMS_MOST = 8, /**< indices of a block */
-    /** Each sends to each, and all are processes of one machine so far: more
-     * of them would do little else. */
-    POISE_FLOW_NODES_MOST = 128
+    /** Their numbers fit into 16 bits, and each has some 40 bytes in every
+     * other one. */
+    POISE_FLOW_NODES_MOST = 16384
 };
 
 /** Where a block is. Indices past the file's dimensions are 0. */
@@ -242,9 +242,11 @@ struct poise_flow_stats {
     uint64_t start_ns; /**< of these: until all nodes were there */
     uint64_t blocks;   /**< of all files */
     unsigned rechunkings;
-    unsigned deaths; /**< nodes that were declared dead */
-    unsigned joins;  /**< nodes that came during the run */
-    unsigned lines;  /**< that were drawn */
+    unsigned deaths;                /**< nodes that were declared dead */
+    unsigned joins;                 /**< nodes that came during the run */
+    unsigned lines;                 /**< that were drawn */
+    uint64_t reports, report_bytes; /**< that came to the map */
+    uint64_t plan_bytes; /**< of all plans, as each node was sent them */
     unsigned node_count;
     struct poise_flow_node_stats *nodes; /**< [node_count], owned */
     /* Of runs with a map: */

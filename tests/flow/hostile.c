@@ -201,7 +201,7 @@ static void start(struct scene *scene)
 /* It begins, computes all that it is given, and reports. */
 static void expect_well(struct scene *scene)
 {
-    uint16_t owner[4] = {0};
+    static const char owner[] = {0, 4, 0}; /* all four are node 0's */
     struct flow_head plan = {
         .kind = FLOW_PLAN, .extra = 5, .len = sizeof owner};
     start(scene);
@@ -404,9 +404,11 @@ static void test_map_lies(void **state)
     static const struct flow_head lies[] = {
         {.kind = FLOW_PLAN, .file = 99, .extra = 5, .len = 8},
         {.kind = FLOW_PLAN, .file = UINT32_MAX, .extra = 5, .len = 8},
-        {.kind = FLOW_PLAN, .extra = 5, .len = 2},   /* too short */
-        {.kind = FLOW_PLAN, .extra = 5, .len = 512}, /* too long */
-        {.kind = FLOW_PLAN, .extra = 5},             /* empty */
+        {.kind = FLOW_PLAN, .extra = 5, .len = 2}, /* no runs */
+        {.kind = FLOW_PLAN, .extra = 5, .len = 512},
+        {.kind = FLOW_PLAN, .extra = 5},                       /* empty */
+        {.kind = FLOW_PLAN, .place = 1, .extra = 5, .len = 8}, /* of what? */
+        {.kind = FLOW_EPOCH, .place = 1, .extra = 1, .len = 3},
         {.kind = FLOW_PLAN, .version = 3, .extra = 2, .len = 8},
         {.kind = FLOW_PLAN, .version = -7, .extra = 2, .len = 8},
         {.kind = FLOW_PLAN, .extra = UINT64_C(1) << 62, .len = 8},

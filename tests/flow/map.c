@@ -347,7 +347,8 @@ static void test_deaf(void **state)
 struct stage {
     struct map map;
     struct map_node nodes[SOME];
-    struct flow_tally tally[SOME][SOME], sums[SOME];
+    struct flow_tally_of tally[SOME][SOME];
+    struct flow_tally sums[SOME];
     double rate[SOME];
     struct map_file file;
     uint16_t owner[4];
@@ -366,7 +367,11 @@ static void stage_set(struct stage *s)
     s->file.to = 9;
     for (unsigned n = 0; n < SOME; n++) {
         s->nodes[n].alive = s->nodes[n].joined = true;
-        s->nodes[n].tally = s->tally[n];
+        s->nodes[n].tallies = s->tally[n];
+        s->nodes[n].tally_count = s->nodes[n].tally_cap = SOME;
+        for (unsigned k = 0; k < SOME; k++) {
+            s->tally[n][k].peer = k;
+        }
         s->nodes[n].rate = &s->rate[n];
         s->nodes[n].report.stuck = 1;
         s->nodes[n].report.waits.file = UINT32_MAX;
@@ -477,14 +482,14 @@ static void test_not_quiet(void **state)
     (void)state;
     static struct stage s;
     stage_set(&s);
-    s.tally[0][1].sent = 1; /* is under way */
+    s.tally[0][1].tally.sent = 1; /* is under way */
     assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 0);
-    s.tally[1][0].received = 1;
+    s.tally[1][0].tally.received = 1;
     assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 1);
     /* All answer; but one of them was active in between. */
-    s.tally[2][1].sent = s.tally[1][2].received = 7;
+    s.tally[2][1].tally.sent = s.tally[1][2].tally.received = 7;
     stage_answer(&s);
     assert_int_equal(map_detect_termination(&s.map), 0);
     assert_int_equal(s.map.probe, 2);
@@ -507,9 +512,9 @@ static void test_not_quiet(void **state)
     s.nodes[0].report.epoch = s.nodes[1].report.epoch = 1;
     assert_int_equal(map_detect_termination(&s.map), 0);
     s.nodes[2].alive = false; /* it is the dead one: its messages are none */
-    s.tally[2][0].sent = 5;
-    s.tally[0][2].sent = 3;
-    s.tally[1][2].received = 9;
+    s.tally[2][0].tally.sent = 5;
+    s.tally[0][2].tally.sent = 3;
+    s.tally[1][2].tally.received = 9;
     assert_int_equal(map_detect_termination(&s.map), 0);
     stage_answer(&s);
     assert_int_equal(map_detect_termination(&s.map), -EDEADLK);
@@ -521,12 +526,12 @@ static void test_cut(void **state)
     (void)state;
     static struct stage s;
     stage_set(&s);
-    s.tally[0][1].sent = s.tally[2][1].sent = 4;
-    s.tally[1][2].received = 3;
+    s.tally[0][1].tally.sent = s.tally[2][1].tally.sent = 4;
+    s.tally[1][2].tally.received = 3;
     assert_int_equal(map_detect_termination(&s.map), 0);
     s.map.awake.ns = 2000;
     assert_int_equal(map_detect_termination(&s.map), 0);
-    s.tally[1][2].received = 2; /* any change: they do hear each other */
+    s.tally[1][2].tally.received = 2; /* any change: they do hear each other */
     assert_int_equal(map_detect_termination(&s.map), 0);
     s.map.awake.ns = 4000;
     assert_int_equal(map_detect_termination(&s.map), 0);
@@ -644,9 +649,71 @@ static int end(void **state)
     return 0;
 }
 
+/* Plans as messages: what is encoded is decoded, and what cannot be is
+ * refused. */
+static void test_plans(void **state)
+{
+    enum { PLACES = 500 };
+    uint16_t before[PLACES], owner[PLACES], got[PLACES];
+    struct poise_rng rng;
+    struct poise_buf runs = {0};
+    (void)state;
+    poise_rng_seed(&rng, 5);
+    for (unsigned round = 0; round < 200; round++) {
+        bool first = round % 3 == 0;
+        uint64_t nodes = 1 + poise_rng_below(&rng, 9);
+        for (unsigned p = 0; p < PLACES; p++) {
+            before[p] = (uint16_t)poise_rng_below(&rng, 3);
+            owner[p] = poise_rng_below(&rng, 1 + round % 7) && !first
+                           ? before[p]
+                           : (uint16_t)poise_rng_below(&rng, nodes);
+        }
+        poise_buf_reset(&runs);
+        assert_int_equal(
+            flow_plan_encode(first ? NULL : before, owner, PLACES, &runs), 0);
+        assert_int_equal(flow_plan_decode(first ? NULL : before, runs.data,
+                                          runs.len, PLACES, got),
+                         0);
+        assert_memory_equal(got, owner, sizeof owner);
+        /* Cut short, a first plan leaves places without an owner. */
+        if (first) {
+            assert_int_equal(
+                flow_plan_decode(NULL, runs.data, runs.len - 1, PLACES, got),
+                -EPROTO);
+        }
+    }
+    /* The same plan again is nothing. */
+    poise_buf_reset(&runs);
+    assert_int_equal(flow_plan_encode(owner, owner, PLACES, &runs), 0);
+    assert_int_equal(runs.len, 0);
+    static const unsigned char bad[][12] = {
+        {0, 0, 1},                                    /* an empty run */
+        {0, 0xf5, 3, 1},                              /* 501 places */
+        {0xf5, 3, 1, 1},                              /* the same, before it */
+        {0, 0xf4, 3, 0x80, 0x80, 1},                  /* node 16384 */
+        {0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff} /* a number too long */
+    };
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(
+            flow_plan_decode(before, bad[i], sizeof bad[i], PLACES, got),
+            -EPROTO);
+    }
+    for (unsigned round = 0; round < 2000; round++) {
+        unsigned char junk[12];
+        for (unsigned b = 0; b < sizeof junk; b++) {
+            junk[b] = (unsigned char)(poise_rng_below(&rng, 2)
+                                          ? poise_rng_below(&rng, 8)
+                                          : poise_rng_next(&rng));
+        }
+        (void)flow_plan_decode(before, junk, sizeof junk, PLACES, got);
+    }
+    poise_buf_free(&runs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plans),
         cmocka_unit_test(test_awake),
         cmocka_unit_test(test_quiet),
         cmocka_unit_test(test_quiet_early),

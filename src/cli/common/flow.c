@@ -187,6 +187,9 @@ void cli_flow_json(struct poise_json *json,
     poise_json_u64(json, "deaths", stats->deaths);
     poise_json_u64(json, "joins", stats->joins);
     poise_json_u64(json, "lines", stats->lines);
+    poise_json_u64(json, "reports", stats->reports);
+    poise_json_u64(json, "report_bytes", stats->report_bytes);
+    poise_json_u64(json, "plan_bytes", stats->plan_bytes);
     poise_json_array(json, "nodes");
     for (unsigned n = 0; n < stats->node_count; n++) {
         const struct poise_flow_node_stats *node = &stats->nodes[n];

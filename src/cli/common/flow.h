@@ -39,7 +39,7 @@ struct cli_cluster {
      .help = "processes that compute (default: this one alone)",               \
      .offset = offsetof(type, member.nodes),                                   \
      .min = 1,                                                                 \
-     .max = 1024},                                                             \
+     .max = POISE_FLOW_NODES_MOST},                                            \
         {POISE_OPTION_INT,                                                     \
          'j',                                                                  \
          "threads",                                                            \

@@ -95,6 +95,15 @@ uint64_t flow_job_fingerprint(const struct poise_flow_job *job);
 void flow_partition_inherit(uint16_t *owner, uint64_t places, unsigned dead,
                             const bool *alive, unsigned nodes);
 
+/** Append to `out` what of a plan differs from the one before it (NULL: none).
+ * 0 or -ENOMEM. */
+int flow_plan_encode(const uint16_t *before, const uint16_t *owner,
+                     uint64_t places, struct poise_buf *out);
+/** The plan that it is; -EPROTO, without an error set, if it makes no sense or
+ * leaves a place without an owner. */
+int flow_plan_decode(const uint16_t *before, const void *data, size_t len,
+                     uint64_t places, uint16_t *owner);
+
 /** Besides its owner so many nodes keep a copy of a block. */
 #define FLOW_COPIES 2
 /** The nodes that keep copies for `id`, which is one: a third and two thirds of

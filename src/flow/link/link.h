@@ -50,10 +50,13 @@ enum flow_kind {
                     is of the same build and job */
     FLOW_START,  /**< map: payload: struct flow_member by node; `extra` the
                     epoch, `version` the line */
-    FLOW_PLAN,   /**< map: a segment; payload: its owners */
+    FLOW_PLAN,   /**< map: a segment; payload: its owners (job/plan.c), as what
+                    differs from the segment that begins at version `place` - 1,
+                    or of nothing if that is 0 */
     FLOW_JOIN,   /**< map: a new node `place`; payload: its endpoint */
     FLOW_EPOCH,  /**< map: node `place` is dead, epoch `extra`, line
-                    `version` */
+                    `version`; payload: the numbers, 16 bits each, of those who
+                    may keep blocks of the dead, and hand them over */
     FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the
                     line, `extra` the probe that is to be answered */
     FLOW_STOP,   /**< map: end; `extra` is not 0 if all is done */
@@ -225,6 +228,11 @@ void flow_links_tidy(struct flow_link **links);
 int flow_link_receive(struct flow_link *link, const struct flow_self *self);
 void flow_link_close(struct flow_link *link, void *owner);
 
+/** A report is some 10 us of work for the map (bench/flow/many.py counts it), a
+ * word of its state to a node as much. So that all of them together leave it
+ * time, nothing is said more often than so, times how many nodes there are. */
+#define FLOW_SHARE_NS UINT64_C(20000)
+
 /** A map that was silent for so many times the time after which a node is
  * declared dead is gone: no result of this node will be accepted. */
 #define FLOW_MAP_TIMEOUTS 12
@@ -260,7 +268,13 @@ struct flow_report {
     struct poise_flow_address waits; /**< when stuck */
     struct poise_flow_node_stats stats;
 };
-/** ... then for each file this, and a struct flow_tally for each node: */
+/** ... then for each file a struct flow_file_report, and for each other node
+ * whose tally is another one than was told: */
+struct flow_tally_of {
+    uint64_t peer;
+    struct flow_tally tally;
+};
+/** Of each file: */
 struct flow_file_report {
     int64_t low;         /**< all own blocks below are done */
     uint64_t blocks;     /**< computed of the newest segment that was begun */

@@ -43,12 +43,35 @@ int map_plan_add(struct map *map, uint32_t file, int64_t from, int64_t to,
                  uint16_t *owner)
 {
     uint64_t places = flow_shape_places(&map->job->files[file].shape);
+    const struct map_file *f = &map->files[file];
     struct flow_head head = {
         .file = file, .version = from, .extra = (uint64_t)to};
-    int code = map_plan_keep(map, file, from, to, owner);
-    return code < 0 ? code
-                    : map_broadcast(map, FLOW_PLAN, &head, owner,
-                                    places * sizeof *owner);
+    const uint16_t *before = f->plan_count > 0 ? f->owner : NULL;
+    struct poise_buf runs = {0};
+    head.place = before ? (uint64_t)f->from + 1 : 0;
+    int code = flow_plan_encode(before, owner, places, &runs);
+    if (code < 0) {
+        free(owner);
+        return code;
+    }
+    code = map_plan_keep(map, file, from, to, owner);
+    if (code == 0) {
+        map->plan_bytes += runs.len;
+        code = map_broadcast(map, FLOW_PLAN, &head, runs.data, runs.len);
+    }
+    poise_buf_free(&runs);
+    return code;
+}
+
+const uint16_t *map_plan_at(const struct map *map, uint32_t file, int64_t from)
+{
+    const struct map_file *f = &map->files[file];
+    for (unsigned p = 0; p < f->plan_count; p++) {
+        if (f->plans[p].from == from) {
+            return f->plans[p].owner;
+        }
+    }
+    return NULL;
 }
 
 /* Blocks per nanosecond of one node, by the newest segment. Few blocks say

@@ -38,10 +38,11 @@ struct map_node {
     uint64_t silent_from; /**< by map->awake */
     struct flow_report report;
     struct flow_file_report *files; /**< [file_count], owned */
-    struct flow_tally *tally;       /**< [count], as it last said; owned */
-    double *rate;                   /**< [file_count], blocks per ns; owned */
-    uint64_t reported_ns;           /**< when the last report came */
-    uint64_t mark_ns; /**< when it was at version `mark`; 0: never yet */
+    struct flow_tally_of *tallies;  /**< as it last said, by peer; owned */
+    unsigned tally_count, tally_cap;
+    double *rate;         /**< [file_count], blocks per ns; owned */
+    uint64_t reported_ns; /**< when the last report came */
+    uint64_t mark_ns;     /**< when it was at version `mark`; 0: never yet */
     int64_t mark;
     double speed;       /**< versions per ns, since the mark before */
     uint64_t copied_ns; /**< its report's copy_ns at the last line */
@@ -107,6 +108,7 @@ struct map {
     bool probing;               /**< nodes are to answer it */
     struct poise_buf marks;     /**< of struct poise_flow_mark */
     unsigned rechunkings, deaths, joins;
+    uint64_t plan_bytes, report_bytes, reports;
     struct flow_failure failure;
 };
 
@@ -202,8 +204,18 @@ uint64_t map_lost_ns(const struct map *map);
 /** See whether all is done (map->done), or nothing goes on any more: then what
  * is not given out yet is, or an error (termination.c). */
 int map_detect_termination(struct map *map);
+/** What a node counted of another one, made if it is not there; NULL: no
+ * memory. And as it is known: zeros where it never was told (receive.c). */
+struct flow_tally *map_tally_make(struct map_node *node, unsigned peer);
+struct flow_tally map_tally_of(const struct map_node *node, unsigned peer);
+/** How far all of them are: a mark, if that is farther. 0 or -ENOMEM. */
+int map_mark(struct map *map);
+/** Those who may keep blocks of the dead (line.c): numbers appended. */
+int map_line_keepers(const struct map *map, struct poise_buf *out);
 /** Apply a death to the plans, as nodes do to theirs. */
 int map_inherit(struct map *map, unsigned dead);
+/** The owners of the plan that begins at a version; NULL: none does. */
+const uint16_t *map_plan_at(const struct map *map, uint32_t file, int64_t from);
 /** Keep a plan that was read. Takes over `owner`. */
 int map_plan_keep(struct map *map, uint32_t file, int64_t from, int64_t to,
                   uint16_t *owner);

@@ -175,7 +175,7 @@ static int line_complete(struct map *map)
     map->line_lead_ns = fmax(map->line_lead_ns * 3 / 4, LEAD_NS);
     memcpy(map->line_members, map->next_members, sizeof map->line_members);
     int code = map_log_add(map, FLOW_LINE, &head, map->line_members,
-                           sizeof map->line_members);
+                           map->count * sizeof *map->line_members);
     struct map_node *leaving = leaver(map);
     if (code < 0 || !leaving || leaving->lines == 0) {
         return code;
@@ -205,6 +205,25 @@ int map_line(struct map *map)
     return complete ? line_complete(map) : 0;
 }
 
+int map_line_keepers(const struct map *map, struct poise_buf *out)
+{
+    int code = 0;
+    for (unsigned d = 0; code == 0 && map->line >= 0 && d < map->count; d++) {
+        uint16_t keepers[FLOW_COPIES];
+        if (!map->line_members[d] || map->nodes[d].alive) {
+            continue;
+        }
+        unsigned count =
+            flow_partition_keepers(map->line_members, map->count, d, keepers);
+        for (unsigned i = 0; i < count; i++) {
+            if (map->nodes[keepers[i]].alive) {
+                code = poise_buf_append(out, &keepers[i], sizeof keepers[i]);
+            }
+        }
+    }
+    return code;
+}
+
 int64_t map_line_left(const struct map *map)
 {
     for (unsigned d = 0; d < map->count; d++) {
@@ -213,8 +232,8 @@ int64_t map_line_left(const struct map *map)
         if (!map->line_members[d] || map->nodes[d].alive) {
             continue;
         }
-        unsigned count = flow_partition_keepers(
-            map->line_members, POISE_FLOW_NODES_MOST, d, keepers);
+        unsigned count =
+            flow_partition_keepers(map->line_members, map->count, d, keepers);
         for (unsigned i = 0; i < count; i++) {
             kept |= map->nodes[keepers[i]].alive;
         }

@@ -201,14 +201,18 @@ static int apply_plan(struct map *map, const struct flow_head *head,
                       const struct poise_buf *data)
 {
     uint64_t places = flow_shape_places(&map->job->files[head->file].shape);
-    if (data->len != places * sizeof(uint16_t)) {
-        return bad_log(map, "a plan in it is of another shape");
-    }
+    const uint16_t *before =
+        head->place > 0 ? map_plan_at(map, head->file, (int64_t)head->place - 1)
+                        : NULL;
     uint16_t *owner = poise_alloc(places, sizeof *owner);
     if (!owner) {
         return -ENOMEM;
     }
-    memcpy(owner, data->data, data->len);
+    if ((head->place > 0 && !before) ||
+        flow_plan_decode(before, data->data, data->len, places, owner) < 0) {
+        free(owner);
+        return bad_log(map, "a plan in it makes no sense");
+    }
     return map_plan_keep(map, head->file, head->version, (int64_t)head->extra,
                          owner);
 }
@@ -262,10 +266,11 @@ static int apply(struct map *map, const struct flow_head *head,
         map->nodes[head->place].alive = false;
         return map_inherit(map, (unsigned)head->place);
     case FLOW_LINE:
-        if (data->len != sizeof map->line_members) {
+        if (data->len > map->cap * sizeof *map->line_members) {
             return bad_log(map, "a line in it is of other members");
         }
         map->line = head->version;
+        memset(map->line_members, 0, sizeof map->line_members);
         memcpy(map->line_members, data->data, data->len);
         return 0;
     case FLOW_PLAN:

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define EVENTS_MOST 64
+#define EVENTS_MOST 256
 #define TICK_MS 20
 #define LOST_NS UINT64_C(5000000000)
 /** The map sends to nodes at least so often. */
@@ -115,11 +116,17 @@ int map_declare_dead(struct map *map, struct map_node *node, const char *why)
     node->alive = false;
     map->line = map_line_left(map);
     map->next_line = -1;
+    struct poise_buf keepers = {0};
+    if (map_line_keepers(map, &keepers) < 0) {
+        poise_buf_free(&keepers);
+        return -ENOMEM;
+    }
     node->alive = true; /* it hears of it too, should it live */
     struct flow_head head = {
         .place = id, .version = map->line, .extra = ++map->epoch};
     map->deaths++;
-    int code = map_broadcast(map, FLOW_EPOCH, &head, NULL, 0);
+    int code = map_broadcast(map, FLOW_EPOCH, &head, keepers.data, keepers.len);
+    poise_buf_free(&keepers);
     node->alive = false;
     code = code == 0 ? map_inherit(map, id) : code;
     if (code < 0) {
@@ -175,7 +182,7 @@ static void drop_nodes(struct map *map)
         node->speed = 0;
         node->leaves = false;
         memset(node->files, 0, files * sizeof *node->files);
-        memset(node->tally, 0, map->cap * sizeof *node->tally);
+        node->tally_count = 0;
         memset(node->rate, 0, files * sizeof *node->rate);
     }
     memset(map->tally, 0, map->cap * sizeof *map->tally);
@@ -234,16 +241,19 @@ static int look_for_lost(struct map *map)
     if (map->took_over) {
         return look_for_any(map);
     }
+    unsigned alive = alive_count(map);
     for (unsigned n = 0; code == 0 && n < map->count; n++) {
         struct map_node *node = &map->nodes[n];
         uint64_t silence = silence_of(map, node), lost = map_lost_ns(map);
-        if (alive_count(map) == 1 || !map->started) {
+        if (alive <= 1 || !map->started) {
             lost *= LAST_TIMEOUTS; /* no other could take over */
         }
         if (node->alive && !node->link && map_has_ended(node)) {
             code = map_declare_dead(map, node, "died");
+            alive--;
         } else if (node->alive && silence > lost) {
             code = map_declare_dead(map, node, "was silent for too long");
+            alive--;
         }
     }
     return code;
@@ -280,10 +290,14 @@ static int send_state(struct map *map)
         int64_t own = r->epoch == map->epoch ? r->oldest : map->line + 1;
         oldest = map->nodes[n].alive && own < oldest ? own : oldest;
     }
-    uint64_t now = poise_clock_ns();
+    uint64_t now = poise_clock_ns(), least = map->count * FLOW_SHARE_NS;
+    uint64_t beat = least > BEAT_NS ? least : BEAT_NS;
+    if (now - map->sent_ns < least) {
+        return 0;
+    }
     if (map->line == map->sent_line && map->probe == map->sent_probe &&
         (oldest == map->oldest || map->options->memory_bytes == 0) &&
-        now - map->sent_ns < BEAT_NS) {
+        now - map->sent_ns < beat) {
         return 0;
     }
     map->sent_ns = now;
@@ -301,6 +315,9 @@ static int follow_up(struct map *map)
     int code = look_for_lost(map);
     if (code == 0 && !map->started) {
         return map->ready == map->count ? start(map) : 0;
+    }
+    if (code == 0) {
+        code = map_mark(map);
     }
     if (code == 0) {
         code = map_grow_by_plan(map);
@@ -440,7 +457,7 @@ static void map_free(struct map *map)
     }
     for (unsigned n = 0; map->nodes && n < map->cap; n++) {
         free(map->nodes[n].files);
-        free(map->nodes[n].tally);
+        free(map->nodes[n].tallies);
         free(map->nodes[n].rate);
     }
     for (uint32_t f = 0; map->files && f < map->job->file_count; f++) {
@@ -476,6 +493,18 @@ static void map_free(struct map *map)
     }
 }
 
+/* Descriptors: as many as there may be links and processes, if that is allowed
+ * (else what lacks one says so). Nodes have those limits, too. */
+static void limit_raise(unsigned wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
+        limit.rlim_cur =
+            wanted < limit.rlim_max ? (rlim_t)wanted : limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static int map_make(struct map *map)
 {
     const struct poise_flow_options *options = map->options;
@@ -498,9 +527,8 @@ static int map_make(struct map *map)
     for (unsigned n = 0; n < count; n++) {
         struct map_node *node = &map->nodes[n];
         node->files = poise_alloc(files, sizeof *node->files);
-        node->tally = poise_alloc(count, sizeof *node->tally);
         node->rate = poise_alloc(files, sizeof *node->rate);
-        if (!node->files || !node->tally || !node->rate) {
+        if (!node->files || !node->rate) {
             return -ENOMEM;
         }
     }
@@ -513,6 +541,7 @@ static int map_make(struct map *map)
             return -ENOMEM;
         }
     }
+    limit_raise(3 * count + FLOW_STRANGERS_MOST);
     map->poll = epoll_create1(EPOLL_CLOEXEC);
     if (map->poll < 0) {
         return poise_error_set(errno, "start map", NULL, NULL);
@@ -562,12 +591,19 @@ static int fill_stats(struct map *map, struct poise_flow_stats *stats)
     stats->deaths = map->deaths;
     stats->joins = map->joins;
     stats->lines = map->lines;
+    stats->plan_bytes = map->plan_bytes;
+    stats->report_bytes = map->report_bytes;
+    stats->reports = map->reports;
     stats->start_ns = map->started_ns - map->began_ns;
     for (unsigned n = 0; n < map->count; n++) {
         stats->nodes[n] = map->nodes[n].report.stats;
-        for (unsigned k = 0; k < map->count; k++) {
-            stats->nodes[n].hits += map->nodes[k].tally[n].hits;
-            stats->nodes[n].misses += map->nodes[k].tally[n].misses;
+    }
+    for (unsigned k = 0; k < map->count; k++) {
+        const struct map_node *node = &map->nodes[k];
+        for (unsigned i = 0; i < node->tally_count; i++) {
+            const struct flow_tally_of *of = &node->tallies[i];
+            stats->nodes[of->peer].hits += of->tally.hits;
+            stats->nodes[of->peer].misses += of->tally.misses;
         }
     }
     return fill_plans(map, stats);

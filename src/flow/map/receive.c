@@ -79,8 +79,7 @@ static int receive_failure(struct map *map, struct flow_link *link)
                            text[2]);
 }
 
-/* How far all of them are. */
-static int mark(struct map *map)
+int map_mark(struct map *map)
 {
     const struct poise_flow_mark *marks = (const void *)map->marks.data;
     size_t count = map->marks.len / sizeof *marks;
@@ -124,6 +123,52 @@ static void report_take(struct map_node *node, const char *data)
     node->mark_ns = now;
 }
 
+/* Where a peer is, or would be. */
+static unsigned tally_at(const struct map_node *node, unsigned peer)
+{
+    unsigned low = 0, high = node->tally_count;
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+        if (node->tallies[middle].peer < peer) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+struct flow_tally map_tally_of(const struct map_node *node, unsigned peer)
+{
+    unsigned at = tally_at(node, peer);
+    return at < node->tally_count && node->tallies[at].peer == peer
+               ? node->tallies[at].tally
+               : (struct flow_tally){0};
+}
+
+struct flow_tally *map_tally_make(struct map_node *node, unsigned peer)
+{
+    unsigned at = tally_at(node, peer);
+    if (at < node->tally_count && node->tallies[at].peer == peer) {
+        return &node->tallies[at].tally;
+    }
+    if (node->tally_count == node->tally_cap) {
+        unsigned cap = node->tally_cap ? 2 * node->tally_cap : 8;
+        struct flow_tally_of *list =
+            poise_realloc(node->tallies, cap, sizeof *list);
+        if (!list) {
+            return NULL;
+        }
+        node->tallies = list;
+        node->tally_cap = cap;
+    }
+    memmove(&node->tallies[at + 1], &node->tallies[at],
+            (node->tally_count - at) * sizeof *node->tallies);
+    node->tallies[at] = (struct flow_tally_of){.peer = peer};
+    node->tally_count++;
+    return &node->tallies[at].tally;
+}
+
 static int receive_report(struct map *map, struct flow_link *link)
 {
     struct map_node *node = &map->nodes[link->peer];
@@ -133,7 +178,9 @@ static int receive_report(struct map *map, struct flow_link *link)
         return poise_error_set(EPROTO, "read report", NULL, "it is too short");
     }
     const char *data = flow_made_data(link->in);
-    size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally);
+    size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally_of);
+    map->reports++;
+    map->report_bytes += sizeof link->head + link->head.len;
     report_take(node, data);
     if (node->report.waits.file != UINT32_MAX &&
         (node->report.waits.file >= map->job->file_count ||
@@ -143,14 +190,23 @@ static int receive_report(struct map *map, struct flow_link *link)
                                "it waits for a block that cannot be");
     }
     memcpy(node->files, data + sizeof node->report, files);
-    for (size_t n = 0; n < tallies && n < map->count; n++) {
-        struct flow_tally tally;
-        memcpy(&tally, data + fixed + n * sizeof tally, sizeof tally);
-        map->tally[n].hits += tally.hits - node->tally[n].hits;
-        map->tally[n].misses += tally.misses - node->tally[n].misses;
-        node->tally[n] = tally;
+    for (size_t i = 0; i < tallies; i++) {
+        struct flow_tally_of of;
+        memcpy(&of, data + fixed + i * sizeof of, sizeof of);
+        struct flow_tally *known = of.peer < map->count
+                                       ? map_tally_make(node, (unsigned)of.peer)
+                                       : NULL;
+        if (!known) {
+            return of.peer < map->count
+                       ? -ENOMEM
+                       : poise_error_set(EPROTO, "read report", NULL,
+                                         "it counts messages of no node");
+        }
+        map->tally[of.peer].hits += of.tally.hits - known->hits;
+        map->tally[of.peer].misses += of.tally.misses - known->misses;
+        *known = of.tally;
     }
-    return mark(map);
+    return 0;
 }
 
 /* A node of the map before this one. If it was declared dead it will hear so.

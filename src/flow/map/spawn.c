@@ -184,8 +184,12 @@ int map_join(struct map *map, struct map_node *node)
             const struct map_plan *plan = &map->files[f].plans[p];
             struct flow_head of = {
                 .file = f, .version = plan->from, .extra = (uint64_t)plan->to};
-            code = map_send(node->link, FLOW_PLAN, &of, plan->owner,
-                            places * sizeof *plan->owner);
+            struct poise_buf runs = {0};
+            code = flow_plan_encode(NULL, plan->owner, places, &runs);
+            code = code == 0 ? map_send(node->link, FLOW_PLAN, &of, runs.data,
+                                        runs.len)
+                             : code;
+            poise_buf_free(&runs);
         }
     }
     return code;

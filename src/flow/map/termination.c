@@ -63,20 +63,21 @@ static bool all_answered(const struct map *map)
     return true;
 }
 
-/* Other members between whom and this one messages are under way, and how many
- * messages there were. */
+/* Other members between whom and this one messages are under way, as far as it
+ * counted any (else they are found with the other one), and how many messages
+ * there were. */
 static unsigned missing_of(const struct map *map, unsigned id,
                            uint64_t *messages)
 {
     const struct map_node *node = &map->nodes[id];
     unsigned missing = 0;
-    for (unsigned n = 0; n < map->count; n++) {
-        const struct map_node *other = &map->nodes[n];
-        if (other->alive && other != node) {
-            const struct flow_tally *to = &node->tally[n];
-            const struct flow_tally *from = &other->tally[id];
+    for (unsigned i = 0; i < node->tally_count; i++) {
+        const struct flow_tally *to = &node->tallies[i].tally;
+        unsigned n = (unsigned)node->tallies[i].peer;
+        if (map->nodes[n].alive && n != id) {
+            struct flow_tally from = map_tally_of(&map->nodes[n], id);
             *messages += to->sent + to->received;
-            missing += to->sent != from->received || from->sent != to->received;
+            missing += to->sent != from.received || from.sent != to->received;
         }
     }
     return missing;

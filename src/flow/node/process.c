@@ -369,7 +369,9 @@ static int until_report_ms(const struct flow_server *server)
     if (server->orphan_ns || !server->member[server->node->id]) {
         return LOOK_MS; /* nobody waits for a report */
     }
-    period = server->due && period > REPORT_LEAST_NS ? REPORT_LEAST_NS : period;
+    uint64_t least = server->count * FLOW_SHARE_NS;
+    least = least > REPORT_LEAST_NS ? least : REPORT_LEAST_NS;
+    period = (server->due && period > least) || period < least ? least : period;
     uint64_t at = server->reported_ns + period;
     return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
 }
@@ -455,6 +457,7 @@ static int look_for_map(struct flow_server *server)
         return 0;
     }
     server->self.turn = call.turn;
+    memset(server->told, 0, server->count * sizeof *server->told);
     server->to = call.at;
     int code = link_open(server, &server->map, &server->to);
     if (code == 0) {
@@ -534,6 +537,7 @@ static void server_free(struct flow_server *server)
     free(server->gone);
     free(server->handed);
     free(server->tally);
+    free(server->told);
     free(server->files);
     free(server);
 }
@@ -589,10 +593,11 @@ static int server_create(const struct poise_flow_job *job,
     server->gone = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->tally);
+    server->told = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->told);
     server->files = poise_alloc(job->file_count, sizeof *server->files);
     int code = server->out && server->at && server->alive && server->member &&
                        server->gone && server->handed && server->tally &&
-                       server->files
+                       server->told && server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {

@@ -42,6 +42,7 @@ struct flow_server {
     bool *gone;     /**< [POISE_FLOW_NODES_MOST] Nodes declared dead. */
     unsigned count; /**< nodes that there ever were */
     struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by the other */
+    struct flow_tally *told;  /**< the same, as the map knows them */
     struct flow_file_report *files;    /**< [file_count] */
     uint64_t probe;                    /**< the map's newest */
     uint64_t copies_sent, copies_kept; /**< since the last epoch began */
@@ -80,8 +81,10 @@ int flow_server_report(struct flow_server *server);
 int flow_server_reseek(struct flow_server *server, uint16_t peer);
 
 /** A node is declared dead: forget it, forward what was kept for it, and take
- * over what falls to this one (recover.c). The lock is held. */
-int flow_server_epoch(struct flow_server *server, const struct flow_head *head);
+ * over what falls to this one (recover.c). `keep`: those who may keep some of
+ * that, as many as the head says. The lock is held. */
+int flow_server_epoch(struct flow_server *server, const struct flow_head *head,
+                      const uint16_t *keep);
 /** Somebody handed over all that it kept. */
 int flow_server_handed(struct flow_server *server, uint16_t from);
 /** The map wants a line after version `line`. */

@@ -220,13 +220,22 @@ static int receive_plan(struct flow_server *server, struct flow_link *link)
     }
     struct flow_segment segment = {
         .file = head->file, .from = head->version, .to = (int64_t)head->extra};
+    const struct flow_segment *before =
+        head->place > 0 ? flow_segment_of(server->node, head->file,
+                                          (int64_t)head->place - 1)
+                        : NULL;
     segment.owner = poise_alloc(places, sizeof *segment.owner);
-    if (!segment.owner || !link->in) {
-        free(segment.owner);
+    if (!segment.owner) {
         return -ENOMEM;
     }
-    memcpy(segment.owner, flow_made_data(link->in),
-           places * sizeof *segment.owner);
+    if ((head->place > 0 && !before) ||
+        flow_plan_decode(before ? before->owner : NULL,
+                         link->in ? flow_made_data(link->in) : "", head->len,
+                         places, segment.owner) < 0) {
+        free(segment.owner);
+        return poise_error_set(EPROTO, "serve map", NULL,
+                               "its plan makes no sense");
+    }
     return flow_node_segment(server->node, &segment);
 }
 
@@ -269,8 +278,6 @@ static bool map_makes_sense(const struct flow_server *server,
     const struct flow_head *head = &link->head;
     const struct poise_flow_job *job = server->node->job;
     const struct poise_flow_chunk *shape;
-    const uint16_t *owner;
-    uint64_t places;
     switch ((enum flow_kind)head->kind) {
     case FLOW_START:
         return head->len % sizeof(struct flow_member) == 0;
@@ -279,23 +286,12 @@ static bool map_makes_sense(const struct flow_server *server,
             return false;
         }
         shape = &job->files[head->file].shape;
-        places = flow_shape_places(shape);
-        if (head->version < shape->versions.from ||
-            (int64_t)head->extra > shape->versions.to ||
-            head->version >= (int64_t)head->extra || !link->in ||
-            head->len != places * sizeof *owner) {
-            return false;
-        }
-        owner = flow_made_data(link->in);
-        for (uint64_t p = 0; p < places; p++) {
-            if (owner[p] >= POISE_FLOW_NODES_MOST) {
-                return false;
-            }
-        }
-        return true;
+        return head->version >= shape->versions.from &&
+               (int64_t)head->extra <= shape->versions.to &&
+               head->version < (int64_t)head->extra;
     case FLOW_EPOCH:
         return head->place < POISE_FLOW_NODES_MOST && head->version >= -1 &&
-               head->version < INT64_MAX;
+               head->version < INT64_MAX && head->len % sizeof(uint16_t) == 0;
     case FLOW_JOIN:
         return head->place < POISE_FLOW_NODES_MOST &&
                head->len == sizeof(struct flow_endpoint) && link->in;
@@ -320,7 +316,8 @@ static int receive_from_map(struct flow_server *server, struct flow_link *link)
     case FLOW_JOIN:
         return flow_server_join(server, &link->head, flow_made_data(link->in));
     case FLOW_EPOCH:
-        return flow_server_epoch(server, &link->head);
+        return flow_server_epoch(server, &link->head,
+                                 link->in ? flow_made_data(link->in) : NULL);
     case FLOW_LINE:
         return flow_server_line(server, link->head.version);
     case FLOW_RESULT_KEPT:
@@ -466,8 +463,13 @@ int flow_server_report(struct flow_server *server)
     poise_buf_append(&text, &report, sizeof report);
     poise_buf_append(&text, server->files,
                      node->job->file_count * sizeof *server->files);
-    poise_buf_append(&text, server->tally,
-                     server->count * sizeof *server->tally);
+    for (unsigned n = 0; n < server->count; n++) {
+        struct flow_tally_of of = {n, server->tally[n]};
+        if (memcmp(&server->told[n], &of.tally, sizeof of.tally) != 0) {
+            server->told[n] = of.tally;
+            poise_buf_append(&text, &of, sizeof of);
+        }
+    }
     struct flow_item *item =
         flow_item_create(FLOW_REPORT, text.data, text.error ? 0 : text.len);
     code = text.error;

@@ -14,10 +14,12 @@
  * time, so that it is freed as it is used and fits into the same memory; and
  * what is lost is bounded by what was done since the line. A node that kept
  * copies for the dead one sends them to the new owners and then FLOW_HANDED to
- * every member: on the same connection, which keeps that order. A node begins
- * again when every member handed over (node->inherits is false again), so no
- * copy of what it takes over comes too late to be found. If another node dies
- * meanwhile, a new epoch begins, and with it the waiting.
+ * every member: on the same connection, which keeps that order. Who may have
+ * such copies follows from the members of the line, and the map says so with
+ * the epoch: two nodes for each that died since. A node begins again when all
+ * of these handed over (node->inherits is false again), so no copy of what it
+ * takes over comes too late to be found. If another node dies meanwhile, a new
+ * epoch begins, and with it the waiting.
  *
  * Each message between nodes has its sender's epoch. One of an epoch that this
  * node has not heard of yet is put off until it has (`early`). Of an older one
@@ -136,7 +138,23 @@ int flow_server_handed(struct flow_server *server, uint16_t from)
     return inherit_if_all_handed(server);
 }
 
-int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
+/* Whether this node is among those who may; the others are awaited. */
+static bool await_keepers(struct flow_server *server, const uint16_t *keep,
+                          size_t count)
+{
+    bool own = false;
+    memset(server->handed, 1, server->count * sizeof *server->handed);
+    for (size_t i = 0; i < count; i++) {
+        own |= keep[i] == server->node->id;
+        if (keep[i] < server->count) {
+            server->handed[keep[i]] = false;
+        }
+    }
+    return own;
+}
+
+int flow_server_epoch(struct flow_server *server, const struct flow_head *head,
+                      const uint16_t *keep)
 {
     struct flow_node *node = server->node;
     uint16_t dead = (uint16_t)head->place;
@@ -164,10 +182,9 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head)
         }
     }
     int code = send_orphans(server);
-    if (code == 0) {
+    if (await_keepers(server, keep, head->len / sizeof *keep) && code == 0) {
         code = send_handed(server);
     }
-    memset(server->handed, 0, server->count * sizeof *server->handed);
     code = code == 0 ? flow_server_early(server) : code;
     return code == 0 ? inherit_if_all_handed(server) : code;
 }

@@ -259,6 +259,8 @@ POISE_API void poise_flow_stats_free(struct poise_flow_stats *stats);
 /** A host on which nodes run. */
 struct poise_flow_host {
     char *name;     /**< that ssh knows, or an address; owned */
+    char *site;     /**< hosts of one site are near each other; NULL: that of
+                         all others without one; owned */
     unsigned slots; /**< nodes on it */
 };
 struct poise_flow_hosts {
@@ -267,9 +269,11 @@ struct poise_flow_hosts {
 };
 /**
  * Read hosts from a file: lines NAME, NAME:N or NAME slots=N, N nodes on each
- * (default: 1), # begins a comment; a name with a colon stands in brackets. A
- * host that comes again has so many more. 0, or negative with the error set.
- * `out` is freed by poise_flow_hosts_free, also after an error.
+ * (default: 1), and site=NAME behind that, # begins a comment; a name with a
+ * colon stands in brackets. A host that comes again has so many more. Hosts of
+ * a site become neighbours of each other, else their order stays. 0, or
+ * negative with the error set. `out` is freed by poise_flow_hosts_free, also
+ * after an error.
  */
 POISE_API int poise_flow_hosts_read(const char *path,
                                     struct poise_flow_hosts *out);

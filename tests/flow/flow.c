@@ -100,7 +100,7 @@ static void test_bisection(void **state)
         .dims = 2, .versions = {0, 1}, .index = {{0, 13}, {0, 17}}};
     uint16_t owner[13 * 17];
     uint64_t counts[5] = {100, 1, 60, 40, 20}, seen[5] = {0};
-    assert_int_equal(flow_partition_bisect(&shape, counts, 5, owner), 0);
+    assert_int_equal(flow_partition_bisect(&shape, counts, 5, NULL, owner), 0);
     for (int p = 0; p < 13 * 17; p++) {
         assert_true(owner[p] < 5);
         seen[owner[p]]++;

@@ -649,6 +649,48 @@ static int end(void **state)
     return 0;
 }
 
+/* Pairs of neighbours of which two sites have one each. */
+static unsigned crossings(const uint16_t *owner, unsigned side, unsigned first)
+{
+    unsigned count = 0;
+    for (unsigned p = 0; p < side * side; p++) {
+        bool here = owner[p] < first;
+        count += p % side > 0 && (owner[p - 1] < first) != here;
+        count += p >= side && (owner[p - side] < first) != here;
+    }
+    return count;
+}
+
+/* Chunks are cut between sites first, where little crosses, and between hosts
+ * next; everybody has what the counts say. */
+static void test_sites(void **state)
+{
+    enum { SIDE = 24, NODES = 9 };
+    const struct poise_flow_chunk shape = {
+        .dims = 2, .versions = {0, 1}, .index = {{0, SIDE}, {0, SIDE}}};
+    uint16_t owner[SIDE * SIDE];
+    (void)state;
+    for (unsigned first = 1; first < NODES; first++) {
+        uint8_t borders[NODES] = {0};
+        uint64_t counts[NODES], had[NODES] = {0};
+        double weights[NODES];
+        for (unsigned n = 0; n < NODES; n++) {
+            weights[n] = 1 + n % 3;
+            borders[n] = n % 2 ? FLOW_BESIDE : FLOW_OTHER_HOST;
+        }
+        borders[first] = FLOW_OTHER_SITE;
+        flow_partition_counts(weights, NODES, SIDE * SIDE, counts);
+        assert_int_equal(
+            flow_partition_bisect(&shape, counts, NODES, borders, owner), 0);
+        for (unsigned p = 0; p < SIDE * SIDE; p++) {
+            had[owner[p]]++;
+        }
+        assert_memory_equal(had, counts, sizeof counts);
+        /* One cut across the plate, with one step. */
+        assert_in_range(crossings(owner, SIDE, first), SIDE, SIDE + 1);
+    }
+}
+
 /* Plans as messages: what is encoded is decoded, and what cannot be is
  * refused. */
 static void test_plans(void **state)
@@ -714,6 +756,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans),
+        cmocka_unit_test(test_sites),
         cmocka_unit_test(test_awake),
         cmocka_unit_test(test_quiet),
         cmocka_unit_test(test_quiet_early),

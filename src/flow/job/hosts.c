@@ -48,7 +48,30 @@ static char *parse_name(char *name, unsigned *slots)
     return *name && *name != '-' ? name : NULL;
 }
 
-static int add(struct poise_flow_hosts *hosts, const char *name, unsigned slots)
+static char *copy_of(const char *text)
+{
+    char *copy = poise_alloc(strlen(text) + 1, 1);
+    return copy ? strcpy(copy, text) : NULL;
+}
+
+/* Behind the last one of its site. */
+static void put_to_site(struct poise_flow_hosts *hosts)
+{
+    size_t last = hosts->count - 1, at = last;
+    const struct poise_flow_host host = hosts->items[last];
+    for (size_t h = 0; h < last; h++) {
+        const char *site = hosts->items[h].site;
+        if (strcmp(site ? site : "", host.site ? host.site : "") == 0) {
+            at = h + 1;
+        }
+    }
+    memmove(&hosts->items[at + 1], &hosts->items[at],
+            (last - at) * sizeof host);
+    hosts->items[at] = host;
+}
+
+static int add(struct poise_flow_hosts *hosts, const char *name,
+               const char *site, unsigned slots)
 {
     for (size_t h = 0; h < hosts->count; h++) {
         if (strcmp(hosts->items[h].name, name) == 0) {
@@ -62,12 +85,15 @@ static int add(struct poise_flow_hosts *hosts, const char *name, unsigned slots)
         return -ENOMEM;
     }
     hosts->items = items;
-    char *copy = poise_alloc(strlen(name) + 1, 1);
-    if (!copy) {
+    struct poise_flow_host host = {copy_of(name), site ? copy_of(site) : NULL,
+                                   slots};
+    if (!host.name || (site && !host.site)) {
+        free(host.name);
+        free(host.site);
         return -ENOMEM;
     }
-    strcpy(copy, name);
-    items[hosts->count++] = (struct poise_flow_host){copy, slots};
+    items[hosts->count++] = host;
+    put_to_site(hosts);
     return 0;
 }
 
@@ -75,7 +101,7 @@ static int parse_line(const char *path, unsigned number, char *line,
                       struct poise_flow_hosts *hosts)
 {
     static const char blanks[] = " \t\r";
-    char *at = NULL, *word, *name;
+    char *at = NULL, *word, *name, *site = NULL;
     unsigned slots = 1;
     line[strcspn(line, "#")] = '\0';
     word = strtok_r(line, blanks, &at);
@@ -87,12 +113,16 @@ static int parse_line(const char *path, unsigned number, char *line,
         return bad_line(path, number, "a host is NAME, NAME:N or NAME slots=N");
     }
     while ((word = strtok_r(NULL, blanks, &at))) {
-        if (strncmp(word, "slots=", 6) != 0 || !parse_slots(word + 6, &slots)) {
+        if (strncmp(word, "site=", 5) == 0 && word[5]) {
+            site = word + 5;
+        } else if (strncmp(word, "slots=", 6) != 0 ||
+                   !parse_slots(word + 6, &slots)) {
             return bad_line(path, number,
-                            "behind a name only slots=N may stand");
+                            "behind a name only slots=N and site=NAME may "
+                            "stand");
         }
     }
-    return add(hosts, name, slots);
+    return add(hosts, name, site, slots);
 }
 
 int poise_flow_hosts_read(const char *path, struct poise_flow_hosts *out)
@@ -125,6 +155,7 @@ void poise_flow_hosts_free(struct poise_flow_hosts *hosts)
 {
     for (size_t h = 0; h < hosts->count; h++) {
         free(hosts->items[h].name);
+        free(hosts->items[h].site);
     }
     free(hosts->items);
     *hosts = (struct poise_flow_hosts){0};

@@ -126,7 +126,8 @@ static int parts_segment(const struct poise_flow_file *file, int64_t from,
 }
 
 static int equal_segment(const struct poise_flow_file *file, unsigned nodes,
-                         int64_t to, struct flow_segment *out)
+                         const uint8_t *borders, int64_t to,
+                         struct flow_segment *out)
 {
     uint64_t places = flow_shape_places(&file->shape);
     double *weights = poise_alloc(nodes, sizeof *weights);
@@ -140,7 +141,8 @@ static int equal_segment(const struct poise_flow_file *file, unsigned nodes,
             weights[n] = 1;
         }
         flow_partition_counts(weights, nodes, places, counts);
-        code = flow_partition_bisect(&file->shape, counts, nodes, out->owner);
+        code = flow_partition_bisect(&file->shape, counts, nodes, borders,
+                                     out->owner);
     }
     free(weights);
     free(counts);
@@ -148,7 +150,8 @@ static int equal_segment(const struct poise_flow_file *file, unsigned nodes,
 }
 
 int flow_job_segments(const struct poise_flow_job *job, uint32_t file_number,
-                      unsigned nodes, struct poise_buf *segments)
+                      unsigned nodes, const uint8_t *borders,
+                      struct poise_buf *segments)
 {
     const struct poise_flow_file *file = &job->files[file_number];
     int64_t from = file->shape.versions.from, end = file->shape.versions.to;
@@ -165,8 +168,9 @@ int flow_job_segments(const struct poise_flow_job *job, uint32_t file_number,
     }
     while (code == 0 && from < end) {
         struct flow_segment segment = {.file = file_number};
-        code = file->part_count > 0 ? parts_segment(file, from, end, &segment)
-                                    : equal_segment(file, nodes, end, &segment);
+        code = file->part_count > 0
+                   ? parts_segment(file, from, end, &segment)
+                   : equal_segment(file, nodes, borders, end, &segment);
         if (code == 0) {
             code = poise_buf_append(segments, &segment, sizeof segment);
         }

@@ -47,12 +47,17 @@ void flow_shape_address(const struct poise_flow_chunk *shape,
  * the largest count/weight is least; nodes of weight 0 get nothing. */
 void flow_partition_counts(const double *weights, unsigned nodes,
                            uint64_t total, uint64_t *counts);
+/** How far it is from a node to the one before it. */
+enum flow_border { FLOW_BESIDE, FLOW_OTHER_HOST, FLOW_OTHER_SITE };
 /** Recursive bisection of all places of a version, such that node n gets
  * counts[n] of them: each cut runs across the longer side, and ends in a step
- * where the counts ask for it. 0 or -ENOMEM. */
+ * where the counts ask for it. The first cuts are between sites, the next ones
+ * between hosts, where `borders` ([nodes], enum flow_border; NULL: all are
+ * beside each other) says that there are some: few places have far neighbours
+ * then. 0 or -ENOMEM. */
 int flow_partition_bisect(const struct poise_flow_chunk *shape,
                           const uint64_t *counts, unsigned nodes,
-                          uint16_t *owner);
+                          const uint8_t *borders, uint16_t *owner);
 /** The same by the weight of places instead of their number: parts of equal
  * weight for all nodes with `in[n]` (desyncfs 4.2). */
 int flow_partition_weighted(const struct poise_flow_chunk *shape,
@@ -85,7 +90,8 @@ struct flow_row {
  * caller. 0, or negative with the error set. */
 int flow_job_check(const struct poise_flow_job *job, unsigned nodes);
 int flow_job_segments(const struct poise_flow_job *job, uint32_t file,
-                      unsigned nodes, struct poise_buf *segments);
+                      unsigned nodes, const uint8_t *borders,
+                      struct poise_buf *segments);
 void flow_segment_free(struct flow_segment *segment);
 /** What tells a job from another one: its files' shapes, and its digest. */
 uint64_t flow_job_fingerprint(const struct poise_flow_job *job);

@@ -22,6 +22,7 @@ struct bisection {
     const uint64_t *counts; /* by node, or NULL: */
     const double *weight;   /* by place */
     const bool *in;
+    const uint8_t *borders; /* between nodes, or NULL */
     struct item *items;
     uint16_t *owner;
 };
@@ -137,6 +138,22 @@ static uint64_t cut_of(const struct bisection *b, const struct item *items,
     return before == all ? count : at;
 }
 
+/* Where nodes [from, to) are parted: where it is farthest, of these places the
+ * one nearest to the middle. */
+static unsigned middle_of(const struct bisection *b, unsigned from, unsigned to)
+{
+    unsigned half = from + (to - from) / 2, best = half;
+    for (unsigned n = from + 1; b->borders && n < to; n++) {
+        unsigned near = n > half ? n - half : half - n;
+        unsigned so_far = best > half ? best - half : half - best;
+        if (b->borders[n] > b->borders[best] ||
+            (b->borders[n] == b->borders[best] && near < so_far)) {
+            best = n;
+        }
+    }
+    return best;
+}
+
 static void bisect(const struct bisection *b, struct item *items,
                    uint64_t count, unsigned from, unsigned to)
 {
@@ -149,7 +166,7 @@ static void bisect(const struct bisection *b, struct item *items,
         }
         return;
     }
-    unsigned middle = from + (to - from) / 2;
+    unsigned middle = middle_of(b, from, to);
     items_order(b, items, count);
     uint64_t cut = cut_of(b, items, count, from, middle, to);
     bisect(b, items, cut, from, middle);
@@ -173,9 +190,10 @@ static int bisect_all(struct bisection *b, unsigned nodes)
 
 int flow_partition_bisect(const struct poise_flow_chunk *shape,
                           const uint64_t *counts, unsigned nodes,
-                          uint16_t *owner)
+                          const uint8_t *borders, uint16_t *owner)
 {
-    struct bisection b = {.shape = shape, .counts = counts, .owner = owner};
+    struct bisection b = {
+        .shape = shape, .counts = counts, .borders = borders, .owner = owner};
     return bisect_all(&b, nodes);
 }
 

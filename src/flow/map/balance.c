@@ -154,7 +154,8 @@ static int by_rate(struct map *map, uint32_t file, uint16_t *owner,
         *changed = time_of(rates, counts, map->count) <
                    GAIN_LEAST * time_of(rates, now, map->count);
         if (*changed) {
-            code = flow_partition_bisect(shape, counts, map->count, owner);
+            code = flow_partition_bisect(shape, counts, map->count,
+                                         map->borders, owner);
         }
     }
     free(rates);
@@ -247,7 +248,7 @@ int map_begin(struct map *map)
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < map->job->file_count; i++) {
         struct poise_buf list = {0};
-        code = flow_job_segments(map->job, i, map->count, &list);
+        code = flow_job_segments(map->job, i, map->count, map->borders, &list);
         struct flow_segment *segments = (struct flow_segment *)list.data;
         for (size_t s = 0; s < list.len / sizeof *segments; s++) {
             bool known = map->files[i].plan_count > 0 &&

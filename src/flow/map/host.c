@@ -129,6 +129,27 @@ int map_hosts_gather(struct map *map)
     return code;
 }
 
+static bool same_site(const struct map_host *a, const struct map_host *b)
+{
+    return strcmp(a->site ? a->site : "", b->site ? b->site : "") == 0;
+}
+
+/* Which nodes are on another host, or site, than the one before. Nodes that
+ * come later (spares) may be anywhere. */
+static int borders_make(struct map *map)
+{
+    map->borders = poise_alloc(map->cap, sizeof *map->borders);
+    for (unsigned n = 1; map->borders && n < map->options->nodes; n++) {
+        const struct map_host *before = &map->hosts[map_host_for(map, n - 1)];
+        const struct map_host *host = &map->hosts[map_host_for(map, n)];
+        map->borders[n] = !same_site(before, host) ? FLOW_OTHER_SITE
+                          : strcmp(before->name, host->name) != 0
+                              ? FLOW_OTHER_HOST
+                              : FLOW_BESIDE;
+    }
+    return map->borders ? 0 : -ENOMEM;
+}
+
 int map_hosts_open(struct map *map)
 {
     const struct poise_flow_cluster *cluster = map->options->cluster;
@@ -143,8 +164,10 @@ int map_hosts_open(struct map *map)
         for (unsigned h = 0; code == 0 && h < map->host_count; h++) {
             map->hosts[h].name = cluster->hosts->items[h].name;
             map->hosts[h].slots = cluster->hosts->items[h].slots;
+            map->hosts[h].site = cluster->hosts->items[h].site;
         }
     }
+    code = code == 0 && map->hosts ? borders_make(map) : code;
     code = code == 0 ? choose_address(map) : code;
     if (flow_endpoint_is_loopback(&map->self.at)) {
         on = map->self.at;

@@ -14,6 +14,7 @@
 /** A host on which an agent starts nodes (host.c). */
 struct map_host {
     const char *name;
+    const char *site; /**< NULL: none is named */
     unsigned slots;
     bool local;             /**< nodes are started by fork, from here */
     bool called;            /**< the agent's link was there */
@@ -70,6 +71,7 @@ struct map {
     struct map_host *hosts; /**< [host_count], owned; NULL: this one */
     unsigned host_count;
     struct poise_buf names; /**< of a launcher's hosts */
+    uint8_t *borders;       /**< [cap] enum flow_border, owned; NULL: none */
     int poll, listener;
     struct flow_self self; /**< its endpoint: where nodes find it */
     uint64_t epoch;

@@ -480,6 +480,7 @@ static void map_free(struct map *map)
     map_election_close(map->election);
     poise_buf_free(&map->log_path);
     free(map->hosts);
+    free(map->borders);
     poise_buf_free(&map->names);
     flow_failure_free(&map->failure);
     if (map->poll >= 0) {

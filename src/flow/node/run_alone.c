@@ -18,7 +18,7 @@ static int segments_alone(struct flow_node *node, uint32_t file)
     struct poise_buf list = {0};
     int64_t end = flow_file(node, file)->versions.to;
     uint64_t places = flow_shape_places(flow_file(node, file));
-    int code = flow_job_segments(node->job, file, 1, &list);
+    int code = flow_job_segments(node->job, file, 1, NULL, &list);
     struct flow_segment *segments = (struct flow_segment *)list.data;
     size_t count = list.len / sizeof *segments, taken = 0;
     if (code == 0) {

@@ -1,6 +1,6 @@
 /* Lines by keys: what keys are made of, sorted in little memory, of several
  * files, merged, looked through; faults. (GNU sort is the oracle of
- * tests/extmem/sort_gnu.) */
+ * tests/extmem/sort_gnu.) Numbers sorted in memory, in each way. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +14,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include <poise/sort.h>
-
 #include "../share.h"
+#include "extmem/sort/internal.h"
 #include "folder.h"
 
 static struct poise_sort_keys *make(const char *ordering, const char *key,
@@ -410,6 +409,73 @@ static void test_faults(void **state)
     poise_sort_keys_free(keys);
 }
 
+/* ---- numbers, in memory -------------------------------------------------- */
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* `count` numbers of 64 and of 32 bits: by vectors, where there are any, and
+ * by radix, against qsort(3). */
+static void check_numbers(size_t count, unsigned pattern, struct poise_rng *rng)
+{
+    static uint64_t oracle[9000], large[9000], to[9000];
+    static uint32_t small[9000], small_to[9000];
+
+    assert_true(count <= 9000);
+    for (int way = 0; way < 4; way++) {
+        bool is_small = way & 1, by_vectors = way & 2;
+        bool done = true;
+
+        for (size_t i = 0; i < count; i++) {
+            uint64_t x = poise_rng_next(rng);
+
+            x = pattern == 1   ? x % 3
+                : pattern == 2 ? i
+                : pattern == 3 ? count - i
+                : pattern == 4 ? UINT64_MAX - x % 2
+                : pattern == 5 ? (x % 2 ? UINT64_MAX : x)
+                               : x;
+            small[i] = (uint32_t)x;
+            large[i] = x;
+            oracle[i] = is_small ? small[i] : x;
+        }
+        qsort(oracle, count, sizeof *oracle, by_number);
+        if (is_small && by_vectors) {
+            done = extmem_vector_32(small, small_to, count);
+        } else if (by_vectors) {
+            done = extmem_vector_64(large, to, count);
+        } else if (is_small) {
+            extmem_radix_32(small, small_to, count, true);
+        } else {
+            extmem_radix_64(large, to, count, true);
+        }
+        for (size_t i = 0; i < count && done; i++) {
+            assert_true((is_small ? small_to[i] : to[i]) == oracle[i]);
+        }
+    }
+}
+
+static void test_numbers(void **unused)
+{
+    static const size_t sizes[] = {511, 1000, 8999};
+    struct poise_rng rng;
+
+    (void)unused;
+    poise_rng_seed(&rng, 42);
+    for (size_t n = 0; n < 140; n++) {
+        check_numbers(n, (unsigned)(n % 6), &rng);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (unsigned pattern = 0; pattern < 6; pattern++) {
+            check_numbers(sizes[i], pattern, &rng);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_several_inputs),
         cmocka_unit_test(test_merge),
         cmocka_unit_test(test_disorder),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_faults),
     };
 

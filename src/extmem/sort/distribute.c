@@ -12,15 +12,15 @@
 
 enum { MOST_FLIGHTS = 32 };
 
-/** Where the next item of a bucket goes. */
+/** Where the next item of a bucket goes: a line of the cache. */
 struct cursor {
     char *at, *end, *begin;
     struct sort_stream *stream;
-    bool counted;
     struct sort_total *total;   /* only the first item is kept; or NULL */
     uint64_t noted;             /* items that lane->cut knows of */
+    struct sort_packet *packet; /* the block, if that is another one's */
     unsigned owner;             /* the process that the block is for */
-    struct sort_packet *packet; /* the block, if that is another one */
+    bool counted;
 };
 
 struct lane {

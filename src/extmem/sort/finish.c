@@ -194,7 +194,7 @@ static int worker_open(struct sort_worker *worker, struct sort_finish *finish,
         worker->buffers[i] = memory;
         memory += run->plan.buffer;
     }
-    worker->entries = (struct sort_entry *)(void *)memory;
+    worker->entries = (struct extmem_entry *)(void *)memory;
     worker->spare = worker->entries + run->plan.entries;
     for (int i = 0; i < 2; i++) {
         struct sort_loading *loading = &worker->loadings[i];

@@ -50,7 +50,7 @@ struct sort_worker {
     struct sort_finish *finish;
     struct sort_run *run;
     char *buffers[4]; /* to read into, sorted, result, being written */
-    struct sort_entry *entries, *spare;
+    struct extmem_entry *entries, *spare;
     struct poise_buf keys[2]; /* of lines that are looked at */
     struct sort_loading loadings[2];
     struct extmem_writes writes;

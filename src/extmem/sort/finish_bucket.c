@@ -81,11 +81,11 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
     } else {
         close_gaps(loading->segments, job->bucket->stream_count);
         if (item == 4) {
-            sort_words_32((uint32_t *)(void *)loading->buffer,
-                          (uint32_t *)(void *)to, count);
+            extmem_sort_32((uint32_t *)(void *)loading->buffer,
+                           (uint32_t *)(void *)to, count);
         } else {
-            sort_words_64((uint64_t *)(void *)loading->buffer,
-                          (uint64_t *)(void *)to, count);
+            extmem_sort_64((uint64_t *)(void *)loading->buffer,
+                           (uint64_t *)(void *)to, count);
         }
     }
     if (run->options->unique) {
@@ -110,18 +110,18 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
 
 /* ---- records and lines -------------------------------------------------- */
 
-static struct sort_entry entry_of(struct sort_worker *worker,
-                                  const unsigned char *base,
-                                  const unsigned char *item, size_t len)
+static struct extmem_entry entry_of(struct sort_worker *worker,
+                                    const unsigned char *base,
+                                    const unsigned char *item, size_t len)
 {
     const struct poise_sort_type *type = &worker->run->type;
     struct sort_key key = sort_key_of(type, item, len, &worker->keys[0]);
     /* Keys are made from all of the item, or lie in a record. */
     bool is_whole = type->keys || type->kind == POISE_SORT_LINES || !key.bytes;
 
-    return (struct sort_entry){.key = key.window,
-                               .at = (uint32_t)(item - base),
-                               .len = is_whole ? (uint32_t)len : key.len};
+    return (struct extmem_entry){.key = key.window,
+                                 .at = (uint32_t)(item - base),
+                                 .len = is_whole ? (uint32_t)len : key.len};
 }
 
 /* Entries of all items of a bucket; their number. */
@@ -157,7 +157,7 @@ static size_t make_entries(struct sort_worker *worker,
 
 /* Bytes of an item in the output. */
 static size_t item_size(const struct sort_run *run,
-                        const struct sort_entry *entry)
+                        const struct extmem_entry *entry)
 {
     return run->shape == SORT_TEXT ? (size_t)entry->len + 1 : run->item_bytes;
 }
@@ -167,7 +167,7 @@ static size_t unique_entries(struct sort_worker *worker, const char *base,
                              size_t *count)
 {
     const struct sort_run *run = worker->run;
-    struct sort_entry *entries = worker->entries;
+    struct extmem_entry *entries = worker->entries;
     const unsigned char *items = (const unsigned char *)base;
     size_t kept = 0, bytes = 0;
     struct sort_key last = {0};
@@ -204,7 +204,7 @@ static void gather(const struct sort_worker *worker, const char *base, char *to,
                    size_t count)
 {
     const struct sort_run *run = worker->run;
-    const struct sort_entry *entries = worker->entries;
+    const struct extmem_entry *entries = worker->entries;
 
     for (size_t i = 0; i < count; i++) {
         size_t size = item_size(run, &entries[i]);
@@ -265,7 +265,7 @@ static size_t size_of_items(const struct sort_run *run, const char *from,
 
 /* Without its end. */
 static size_t entry_len(const struct sort_run *run,
-                        const struct sort_entry *entry)
+                        const struct extmem_entry *entry)
 {
     return item_size(run, entry) - (run->shape == SORT_TEXT);
 }
@@ -283,7 +283,7 @@ static int put_groups(struct sort_worker *worker, const char *base,
 
     *count = *bytes = 0;
     while (i < all && code == 0) {
-        const struct sort_entry *first = &worker->entries[i];
+        const struct extmem_entry *first = &worker->entries[i];
         struct sort_key key =
             sort_key_of(&run->type, items + first->at, entry_len(run, first),
                         &worker->keys[0]);
@@ -291,7 +291,7 @@ static int put_groups(struct sort_worker *worker, const char *base,
         bool is_equal = true;
 
         for (; i < all && is_equal && code == 0; i += is_equal) {
-            const struct sort_entry *entry = &worker->entries[i];
+            const struct extmem_entry *entry = &worker->entries[i];
             size_t len = entry_len(run, entry);
             struct sort_key other = sort_key_of(&run->type, items + entry->at,
                                                 len, &worker->keys[1]);

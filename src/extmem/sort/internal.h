@@ -19,6 +19,7 @@
 #ifndef POISE_SORT_INTERNAL_H
 #define POISE_SORT_INTERNAL_H
 
+#include "extmem/array/array.h"
 #include "extmem/file/file.h"
 #include "extmem/process/process.h"
 
@@ -74,26 +75,10 @@ int sort_key_compare(const struct poise_sort_keys *keys,
 
 /* ---- sorting in memory -------------------------------------------------- */
 
-/** What stands for a record or line while its bucket is sorted. */
-struct sort_entry {
-    uint64_t key;
-    uint32_t at;  /**< offset in the bucket's buffer */
-    uint32_t len; /**< of lines: without newline */
-};
-
-/** Sort `count` items of `from` into `to`; what `from` holds is lost. Stable.
- */
-void sort_words_32(uint32_t *from, uint32_t *to, size_t count);
-void sort_words_64(uint64_t *from, uint64_t *to, size_t count);
-/** The same by entry.key alone. */
-void sort_entries(struct sort_entry *from, struct sort_entry *to, size_t count);
-/** In place, `spare` being as large. */
-void sort_entries_in(struct sort_entry *entries, struct sort_entry *spare,
-                     size_t count);
 /** Sort entries by the whole keys of the items in `base` that they stand for;
  * their windows are set. The result is in `entries`. */
 void sort_items(const struct poise_sort_type *type, const unsigned char *base,
-                struct sort_entry *entries, struct sort_entry *spare,
+                struct extmem_entry *entries, struct extmem_entry *spare,
                 size_t count);
 /** Memory for keys: `arena` is lent while lines are sorted. */
 struct sort_key_room {
@@ -103,8 +88,8 @@ struct sort_key_room {
 };
 /** The same for lines that are ordered by type->keys. 0 or -ENOMEM. */
 int sort_keyed_lines(const struct poise_sort_type *type,
-                     const unsigned char *base, struct sort_entry *entries,
-                     struct sort_entry *spare, size_t count,
+                     const unsigned char *base, struct extmem_entry *entries,
+                     struct extmem_entry *spare, size_t count,
                      struct sort_key_room *room);
 
 /* ---- streams of blocks -------------------------------------------------- */

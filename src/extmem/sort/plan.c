@@ -69,7 +69,7 @@ static unsigned spare_blocks(size_t block)
 static size_t second_pass(const struct sort_plan *plan)
 {
     return 4 * plan->buffer +
-           extmem_round_up(2 * plan->entries * sizeof(struct sort_entry),
+           extmem_round_up(2 * plan->entries * sizeof(struct extmem_entry),
                            EXTMEM_PAGE);
 }
 
@@ -144,10 +144,10 @@ static bool fit_buckets(const struct sort_census *census, bool has_entries,
     unsigned streams = plan->lanes * plan->processes;
     /* Four buffers, and entries. */
     double times =
-        4 + (has_entries ? 2 * ENTRIES_SLACK * sizeof(struct sort_entry) /
+        4 + (has_entries ? 2 * ENTRIES_SLACK * sizeof(struct extmem_entry) /
                                census->item_bytes
                          : 0);
-    double fits = ((double)lane - 64 * sizeof(struct sort_entry) -
+    double fits = ((double)lane - 64 * sizeof(struct extmem_entry) -
                    (4.0 * streams + 20) * EXTMEM_PAGE) /
                   times;
 

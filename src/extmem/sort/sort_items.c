@@ -21,14 +21,14 @@ enum {
 };
 
 static const unsigned char *key_at(const struct order *order,
-                                   const struct sort_entry *entry)
+                                   const struct extmem_entry *entry)
 {
     return order->base + entry->at + order->key_offset;
 }
 
 /* Keys that are equal up to `depth`. */
-static int compare_from(const struct order *order, const struct sort_entry *a,
-                        const struct sort_entry *b, size_t depth)
+static int compare_from(const struct order *order, const struct extmem_entry *a,
+                        const struct extmem_entry *b, size_t depth)
 {
     size_t rest_a = a->len > depth ? a->len - depth : 0;
     size_t rest_b = b->len > depth ? b->len - depth : 0;
@@ -45,11 +45,11 @@ static int compare_from(const struct order *order, const struct sort_entry *a,
     return c != 0 ? c : (rest_a > rest_b) - (rest_a < rest_b);
 }
 
-static void insert(const struct order *order, struct sort_entry *entries,
+static void insert(const struct order *order, struct extmem_entry *entries,
                    size_t count, size_t depth)
 {
     for (size_t i = 1; i < count; i++) {
-        struct sort_entry x = entries[i];
+        struct extmem_entry x = entries[i];
         size_t j = i;
 
         while (j > 0 && compare_from(order, &entries[j - 1], &x, depth) > 0) {
@@ -61,8 +61,8 @@ static void insert(const struct order *order, struct sort_entry *entries,
 }
 
 /* Two runs of `from` into `to`; of equal ones the first run's precede. */
-static void merge(const struct order *order, const struct sort_entry *from,
-                  size_t middle, size_t count, struct sort_entry *to,
+static void merge(const struct order *order, const struct extmem_entry *from,
+                  size_t middle, size_t count, struct extmem_entry *to,
                   size_t depth)
 {
     size_t i = 0, j = middle, k = 0;
@@ -78,16 +78,17 @@ static void merge(const struct order *order, const struct sort_entry *from,
 }
 
 /* By comparing whole keys, from `depth` on: runs, merged to and fro. */
-static void by_comparing(const struct order *order, struct sort_entry *entries,
-                         struct sort_entry *spare, size_t count, size_t depth)
+static void by_comparing(const struct order *order,
+                         struct extmem_entry *entries,
+                         struct extmem_entry *spare, size_t count, size_t depth)
 {
-    struct sort_entry *from = entries, *to = spare;
+    struct extmem_entry *from = entries, *to = spare;
 
     for (size_t i = 0; i < count; i += FEW) {
         insert(order, entries + i, count - i < FEW ? count - i : FEW, depth);
     }
     for (size_t run = FEW; run < count; run *= 2) {
-        struct sort_entry *last = from;
+        struct extmem_entry *last = from;
 
         for (size_t i = 0; i < count; i += 2 * run) {
             size_t some = count - i < 2 * run ? count - i : 2 * run;
@@ -106,8 +107,9 @@ static void by_comparing(const struct order *order, struct sort_entry *entries,
 /* Keys that end before `depth` to the front, in order of their lengths: their
  * windows were equal only because of what stands in for missing bytes.
  * Returns how many. */
-static size_t ended_first(struct sort_entry *entries, struct sort_entry *spare,
-                          size_t count, size_t depth)
+static size_t ended_first(struct extmem_entry *entries,
+                          struct extmem_entry *spare, size_t count,
+                          size_t depth)
 {
     size_t ended = 0, others = 0;
 
@@ -120,16 +122,16 @@ static size_t ended_first(struct sort_entry *entries, struct sort_entry *spare,
         }
     }
     memcpy(entries + ended, spare, others * sizeof *spare);
-    sort_entries_in(entries, spare, ended);
+    extmem_sort_entries_in(entries, spare, ended);
     return ended;
 }
 
-static void by_windows(const struct order *order, struct sort_entry *entries,
-                       struct sort_entry *spare, size_t count, size_t depth);
+static void by_windows(const struct order *order, struct extmem_entry *entries,
+                       struct extmem_entry *spare, size_t count, size_t depth);
 
 /* A group whose keys are equal up to `depth`. */
-static void sort_group(const struct order *order, struct sort_entry *entries,
-                       struct sort_entry *spare, size_t count, size_t depth)
+static void sort_group(const struct order *order, struct extmem_entry *entries,
+                       struct extmem_entry *spare, size_t count, size_t depth)
 {
     size_t ended;
 
@@ -152,12 +154,12 @@ static void sort_group(const struct order *order, struct sort_entry *entries,
 }
 
 /* Entries whose windows at `depth` are set. */
-static void by_windows(const struct order *order, struct sort_entry *entries,
-                       struct sort_entry *spare, size_t count, size_t depth)
+static void by_windows(const struct order *order, struct extmem_entry *entries,
+                       struct extmem_entry *spare, size_t count, size_t depth)
 {
     size_t i = 0;
 
-    sort_entries_in(entries, spare, count);
+    extmem_sort_entries_in(entries, spare, count);
     while (i + 1 < count) {
         size_t end = i + 1;
 
@@ -172,7 +174,7 @@ static void by_windows(const struct order *order, struct sort_entry *entries,
 }
 
 void sort_items(const struct poise_sort_type *type, const unsigned char *base,
-                struct sort_entry *entries, struct sort_entry *spare,
+                struct extmem_entry *entries, struct extmem_entry *spare,
                 size_t count)
 {
     struct order order = {.base = base};
@@ -182,7 +184,7 @@ void sort_items(const struct poise_sort_type *type, const unsigned char *base,
     if (is_record &&
         (type->key_kind != POISE_SORT_RECORD || type->key_bytes <= 8)) {
         /* The window is the whole key. */
-        sort_entries_in(entries, spare, count);
+        extmem_sort_entries_in(entries, spare, count);
         return;
     }
     by_windows(&order, entries, spare, count, 0);
@@ -197,11 +199,11 @@ struct keyed {
 };
 
 /* A key in the arena, behind the entry that it is of. */
-enum { KEY_HEAD = sizeof(struct sort_entry) };
+enum { KEY_HEAD = sizeof(struct extmem_entry) };
 
 /* Make the keys of all entries, which then stand for those: as many as there is
  * room for. */
-static size_t make_keys(struct keyed *keyed, struct sort_entry *entries,
+static size_t make_keys(struct keyed *keyed, struct extmem_entry *entries,
                         size_t count)
 {
     struct sort_key_room *room = keyed->room;
@@ -218,15 +220,15 @@ static size_t make_keys(struct keyed *keyed, struct sort_entry *entries,
         }
         memcpy(room->arena + used, &entries[i], KEY_HEAD);
         memcpy(room->arena + used + KEY_HEAD, key.bytes, key.len);
-        entries[i] = (struct sort_entry){.key = key.window,
-                                         .at = (uint32_t)(used + KEY_HEAD),
-                                         .len = key.len};
+        entries[i] = (struct extmem_entry){.key = key.window,
+                                           .at = (uint32_t)(used + KEY_HEAD),
+                                           .len = key.len};
         used += bytes;
     }
     return i;
 }
 
-static void restore(const struct keyed *keyed, struct sort_entry *entries,
+static void restore(const struct keyed *keyed, struct extmem_entry *entries,
                     size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -236,8 +238,8 @@ static void restore(const struct keyed *keyed, struct sort_entry *entries,
 }
 
 /* Two runs into `spare` and back; keys are made as they are needed. */
-static int merge_keyed(struct keyed *keyed, struct sort_entry *entries,
-                       struct sort_entry *spare, size_t middle, size_t count)
+static int merge_keyed(struct keyed *keyed, struct extmem_entry *entries,
+                       struct extmem_entry *spare, size_t middle, size_t count)
 {
     const struct poise_sort_type *type = keyed->type;
     struct sort_key_room *room = keyed->room;
@@ -246,7 +248,7 @@ static int merge_keyed(struct keyed *keyed, struct sort_entry *entries,
     bool new_left = true, new_right = true;
 
     while (i < middle && j < count) {
-        const struct sort_entry *a = &entries[i], *b = &entries[j];
+        const struct extmem_entry *a = &entries[i], *b = &entries[j];
 
         if (new_left) {
             left = sort_key_of(type, keyed->base + a->at, a->len, &room->key);
@@ -269,8 +271,8 @@ static int merge_keyed(struct keyed *keyed, struct sort_entry *entries,
 }
 
 /* Keys that only comparing orders: as many at a time as there is room for. */
-static int by_chunks(struct keyed *keyed, struct sort_entry *entries,
-                     struct sort_entry *spare, size_t count)
+static int by_chunks(struct keyed *keyed, struct extmem_entry *entries,
+                     struct extmem_entry *spare, size_t count)
 {
     struct order order = {.base = (unsigned char *)keyed->room->arena,
                           .rules = keyed->type->keys};
@@ -295,12 +297,12 @@ static int by_chunks(struct keyed *keyed, struct sort_entry *entries,
     return code;
 }
 
-static int by_parts(struct keyed *keyed, struct sort_entry *entries,
-                    struct sort_entry *spare, size_t count, size_t depth);
+static int by_parts(struct keyed *keyed, struct extmem_entry *entries,
+                    struct extmem_entry *spare, size_t count, size_t depth);
 
 /* Entries whose keys are equal up to `depth`. */
-static int sort_equals(struct keyed *keyed, struct sort_entry *entries,
-                       struct sort_entry *spare, size_t count, size_t depth)
+static int sort_equals(struct keyed *keyed, struct extmem_entry *entries,
+                       struct extmem_entry *spare, size_t count, size_t depth)
 {
     struct order order = {.base = (unsigned char *)keyed->room->arena};
     size_t made;
@@ -321,8 +323,8 @@ static int sort_equals(struct keyed *keyed, struct sort_entry *entries,
 
 /* Too many to have all their keys at a time: by the next seven bytes, and how
  * many there are of those. */
-static int by_parts(struct keyed *keyed, struct sort_entry *entries,
-                    struct sort_entry *spare, size_t count, size_t depth)
+static int by_parts(struct keyed *keyed, struct extmem_entry *entries,
+                    struct extmem_entry *spare, size_t count, size_t depth)
 {
     enum { PART = 7, MORE = PART + 1 };
     int code = 0;
@@ -342,7 +344,7 @@ static int by_parts(struct keyed *keyed, struct sort_entry *entries,
     if (keyed->room->key.error) {
         return keyed->room->key.error;
     }
-    sort_entries_in(entries, spare, count);
+    extmem_sort_entries_in(entries, spare, count);
     for (size_t i = 0, end; i < count && code == 0; i = end) {
         for (end = i + 1; end < count && entries[end].key == entries[i].key;
              end++) {
@@ -356,14 +358,14 @@ static int by_parts(struct keyed *keyed, struct sort_entry *entries,
 }
 
 int sort_keyed_lines(const struct poise_sort_type *type,
-                     const unsigned char *base, struct sort_entry *entries,
-                     struct sort_entry *spare, size_t count,
+                     const unsigned char *base, struct extmem_entry *entries,
+                     struct extmem_entry *spare, size_t count,
                      struct sort_key_room *room)
 {
     struct keyed keyed = {.type = type, .base = base, .room = room};
     int code = 0;
 
-    sort_entries_in(entries, spare, count);
+    extmem_sort_entries_in(entries, spare, count);
     for (size_t i = 0, end; i < count && code == 0; i = end) {
         for (end = i + 1; end < count && entries[end].key == entries[i].key;
              end++) {

@@ -35,6 +35,12 @@ struct poise_sort_rules {
     /** Lines of which all keys are equal are equal: else their whole text
      * decides last. Of no account without keys and letters but r. */
     bool keys_only;
+    /** Make keys of lines that are ordered by their bytes, too: for
+     * poise_sort_keys_show. */
+    bool is_shown;
+    /** For each key whether it was written the old way, +POS [-POS]; NULL: none
+     * was. For poise_sort_rules_notes. */
+    const bool *old_keys;
     /** `R` is seeded by the first 16 bytes of this file. NULL: at random. */
     const char *random_source;
 };
@@ -73,6 +79,17 @@ poise_sort_keys_part(const struct poise_sort_keys *keys, size_t i);
 POISE_API void poise_sort_keys_span(const struct poise_sort_keys *keys,
                                     size_t i, const unsigned char *line,
                                     size_t len, size_t *from, size_t *to);
+/** Append what GNU sort's --debug prints of a line (without what ends it): the
+ * line, tabs as '>', and below it for each key what of it is looked at. `keys`
+ * are of rules that are shown. 0 or -ENOMEM. */
+POISE_API int poise_sort_keys_show(const struct poise_sort_keys *keys,
+                                   const unsigned char *line, size_t len,
+                                   struct poise_buf *out);
+/** Append what is to be known of rules, and what of them is questionable, as
+ * GNU sort 9.1 says it for --debug: a line each. Errors as of
+ * poise_sort_keys_make. */
+POISE_API int poise_sort_rules_notes(const struct poise_sort_rules *rules,
+                                     struct poise_buf *out);
 /** Append the key of a line (without what ends it), or of a record, to `key`.
  * Any thread. 0 or -ENOMEM. */
 POISE_API int poise_sort_keys_append(const struct poise_sort_keys *keys,

@@ -20,7 +20,9 @@ struct cli_sort_order {
     struct cli_sort_letters letters;
     int word; /* of --sort; -1: none */
     const char *separator, *random_source;
-    bool zero_ended, stable, unique;
+    bool zero_ended, stable, unique, is_shown;
+    /* Words that stand in argv for keys as they were of old. */
+    const struct poise_strings *old_words;
 };
 extern const char *const cli_sort_words[];
 
@@ -32,6 +34,12 @@ int cli_sort_type(const struct cli_sort_order *order,
 int cli_sort_sums(const struct cli_sort_order *order,
                   const struct poise_sort_type *type,
                   struct poise_sort_keys **sums);
+/** Print on stderr what is to be known of the order of lines, and what of it is
+ * questionable. 0, or the exit code with the error printed. */
+int cli_sort_notes(const struct cli_sort_order *order);
+/** Print the lines of a file, from its begin, with what of each decides, on
+ * stdout. As above. */
+int cli_sort_show(int fd, const struct poise_sort_type *type);
 /** Keys of old, +POS [-POS], in argv become words of -k, which are in `words`:
  * for cli_sort_positions_free, also after an error. 0 or -ENOMEM. */
 int cli_sort_positions(int *argc, char **argv, struct poise_strings *words);

@@ -64,23 +64,35 @@ static int typed(const struct cli_sort_order *order, const char *letters,
     return code < 0 ? wrong() : CLI_DONE;
 }
 
-int cli_sort_type(const struct cli_sort_order *order,
-                  struct poise_sort_type *type, struct poise_sort_keys **keys)
+static struct poise_sort_rules rules_of(const struct cli_sort_order *order,
+                                        const char *letters)
 {
-    char letters[16];
-    const struct poise_sort_rules rules = {
+    return (struct poise_sort_rules){
         .ordering = letters,
         .keys = order->keys.items,
         .key_count = order->keys.count,
         .separator = order->separator,
         .keys_only = order->stable || order->unique,
         .random_source = order->random_source,
+        .is_shown = order->is_shown,
     };
+}
+
+static bool is_typed(const struct cli_sort_order *order)
+{
+    return order->type && strcmp(order->type, "lines") != 0;
+}
+
+int cli_sort_type(const struct cli_sort_order *order,
+                  struct poise_sort_type *type, struct poise_sort_keys **keys)
+{
+    char letters[16];
+    struct poise_sort_rules rules = rules_of(order, letters);
     int code;
 
     *keys = NULL;
     collect(order, letters);
-    if (order->type && strcmp(order->type, "lines") != 0) {
+    if (is_typed(order)) {
         return typed(order, letters, type, keys);
     }
     code = poise_sort_keys_make(&rules, keys);
@@ -91,6 +103,37 @@ int cli_sort_type(const struct cli_sort_order *order,
                                      .keys = *keys,
                                      .zero_ended = order->zero_ended};
     return CLI_DONE;
+}
+
+int cli_sort_notes(const struct cli_sort_order *order)
+{
+    char letters[16];
+    struct poise_sort_rules rules = rules_of(order, letters);
+    struct poise_buf notes = {0};
+    bool *old = poise_alloc(order->keys.count + 1, sizeof *old);
+    int code = old ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < order->keys.count && old; i++) {
+        for (size_t j = 0; j < order->old_words->count; j++) {
+            /* Behind "-k". */
+            old[i] |= order->keys.items[i] == order->old_words->items[j] + 2;
+        }
+    }
+    rules.old_keys = old;
+    collect(order, letters);
+    if (code == 0) {
+        code = poise_sort_rules_notes(&rules, &notes);
+        poise_buf_str(&notes);
+    }
+    for (size_t at = 0; code == 0 && at < notes.len;) {
+        size_t len = strcspn(notes.data + at, "\n");
+
+        cli_say("sort", "%.*s", (int)len, notes.data + at);
+        at += len + 1;
+    }
+    poise_buf_free(&notes);
+    free(old);
+    return code < 0 ? wrong() : CLI_DONE;
 }
 
 /* Of lines the number of a field; it is all of it, without its blanks. */

@@ -2,6 +2,8 @@
  */
 #include "internal.h"
 
+#include <poise/file.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@ struct values {
     const char *out, *names, *size, *compress;
     int pattern;
     int check_how; /* -1: not asked for */
-    bool check, quiet, verify, merge, in_place, dry_run, count;
+    bool check, quiet, verify, merge, in_place, dry_run, count, debug;
 };
 
 #define NOT_GIVEN UINT64_MAX
@@ -91,6 +93,10 @@ static const struct poise_option options[] = {
      .help = "write nothing: say how often the data would be read and written, "
              "and how long the disk takes for that",
      .offset = offsetof(struct values, dry_run)},
+    {POISE_OPTION_FLAG, .name = "debug",
+     .help = "show below each line what of it the keys look at, and say on "
+             "stderr what is questionable about them",
+     .offset = offsetof(struct values, debug)},
     {POISE_OPTION_LIST, 'o', "output", "FILE",
      .help = "write there, not to standard output; it may be an input",
      .offset = offsetof(struct values, outs)},
@@ -229,6 +235,7 @@ struct job {
     const char *shown;           /* that input as it was named */
     struct poise_strings inputs; /* as they are opened */
     bool checks, verifies;
+    int debug_fd; /* where the lines go before they are shown; -1: nowhere */
 };
 
 /* Look through one file; `expected` is the checksum it has to have, or NULL. */
@@ -408,6 +415,9 @@ static int run_typed(struct job *job)
     if (status == CLI_DONE) {
         status = run(job);
     }
+    if (status == CLI_DONE && job->debug_fd >= 0) {
+        status = failed(cli_sort_show(job->debug_fd, &job->sort.type));
+    }
     poise_sort_keys_free(keys);
     poise_sort_keys_free(sums);
     return status;
@@ -502,6 +512,27 @@ static int take_operands(struct job *job, size_t count,
     return take_inputs(job, count, operands);
 }
 
+/* Into a file without a name, which then is shown. */
+static int run_debug(struct job *job)
+{
+    struct poise_buf name = {0};
+    int status = cli_sort_notes(&job->values->order);
+
+    if (status != CLI_DONE) {
+        return status;
+    }
+    job->debug_fd = poise_file_nameless(NULL, 0);
+    if (job->debug_fd < 0) {
+        return fail(job->debug_fd);
+    }
+    poise_buf_printf(&name, "/dev/fd/%d", job->debug_fd);
+    job->out = poise_buf_str(&name);
+    status = run_typed(job);
+    close(job->debug_fd);
+    poise_buf_free(&name);
+    return status;
+}
+
 /* "-" becomes what stands there. */
 static int run_named(struct job *job)
 {
@@ -509,6 +540,9 @@ static int run_named(struct job *job)
     struct cli_standard standard;
     int status;
 
+    if (values->debug) {
+        return run_debug(job);
+    }
     if (job->verifies && job->out && strcmp(job->out, "-") == 0) {
         return refuse("--verify reads the output again: it cannot be '-'");
     }
@@ -569,6 +603,14 @@ static int check_sorting(const struct values *values)
     if (totals && (is_no_sort(values) || values->verify)) {
         return refuse("--count and --sum are for sorting");
     }
+    if (values->debug &&
+        (totals || values->check || values->quiet || values->check_how >= 0 ||
+         values->generate != NOT_GIVEN || values->dry_run || values->verify ||
+         values->disk.json || values->in_place || values->outs.count > 0 ||
+         (values->order.type && strcmp(values->order.type, "lines") != 0))) {
+        return refuse("--debug shows lines on standard output: it is for "
+                      "sorting and merging them, without -o");
+    }
     return CLI_DONE;
 }
 
@@ -599,19 +641,20 @@ static int check_options(struct values *values, int count)
             return refuse("there are several outputs");
         }
     }
+    values->order.is_shown = values->debug;
     values->order.unique |= values->count || values->order.sums.count > 0;
     values->check |= quiet || values->check_how >= 0;
     values->quiet = quiet;
     return CLI_DONE;
 }
 
-static int run_words(int argc, char **argv)
+static int run_words(int argc, char **argv, const struct poise_strings *old)
 {
     struct values values = {.generate = NOT_GIVEN,
                             .head = NOT_GIVEN,
                             .seed = 1,
                             .check_how = -1,
-                            .order.word = -1};
+                            .order = {.word = -1, .old_words = old}};
     int status = CLI_DONE;
     int first = cli_parse(&cli_sort_command, argc, argv, &values,
                           &values.common, &status);
@@ -632,6 +675,7 @@ static int run_words(int argc, char **argv)
                      .disk = cli_extmem_disk(&values.disk)},
             .checks = values.check,
             .verifies = values.verify,
+            .debug_fd = -1,
         };
 
         status = run_operands(&job, argc - first, argv + first);
@@ -647,7 +691,7 @@ int cli_sort(int argc, char **argv)
 {
     struct poise_strings words = {0};
     int code = cli_sort_positions(&argc, argv, &words);
-    int status = code < 0 ? fail(code) : run_words(argc, argv);
+    int status = code < 0 ? fail(code) : run_words(argc, argv, &words);
 
     cli_sort_positions_free(&words);
     return status;

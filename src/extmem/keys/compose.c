@@ -394,12 +394,19 @@ static int put_part(const struct poise_sort_keys *keys,
                                        : code;
 }
 
+struct keys_span keys_find(const struct poise_sort_keys *keys,
+                           const struct keys_field *field,
+                           struct keys_span line)
+{
+    return (struct keys_span){field_begin(keys, field, line),
+                              field_end(keys, field, line)};
+}
+
 static struct keys_span find_field(const struct poise_sort_keys *keys,
                                    const struct keys_field *field,
                                    struct keys_span line)
 {
-    struct keys_span text = {field_begin(keys, field, line),
-                             field_end(keys, field, line)};
+    struct keys_span text = keys_find(keys, field, line);
 
     text.end = text.end < text.at ? text.at : text.end;
     return text;

@@ -56,6 +56,7 @@ struct poise_sort_keys {
     size_t part_count;
     struct keys_field *fields; /* owned */
     size_t count;
+    struct keys_field global;     /* the letters of whole lines */
     bool whole;                   /* the whole line decides last */
     bool whole_reverse;           /* the other way round */
     bool collates;                /* texts are ordered by strxfrm */
@@ -69,6 +70,10 @@ struct poise_sort_keys {
     uint64_t seed[KEYS_SEED / 8];
 };
 
+/** As poise_sort_keys_make, but there are always some. */
+int keys_build(const struct poise_sort_rules *rules,
+               struct poise_sort_keys **out);
+
 enum keys_order keys_order_of(const struct keys_field *field);
 
 /** A text. */
@@ -80,6 +85,10 @@ static inline int keys_peek(const struct keys_span *text,
 {
     return at < text->end ? *at : -1;
 }
+/** A field of a line; it may end before it begins: then there is none. */
+struct keys_span keys_find(const struct poise_sort_keys *keys,
+                           const struct keys_field *field,
+                           struct keys_span line);
 /** Without the blanks that it begins with. */
 struct keys_span keys_trim(const struct poise_sort_keys *keys,
                            struct keys_span text);
@@ -99,6 +108,14 @@ int keys_put_month(const struct poise_sort_keys *keys, struct keys_span text,
                    struct poise_buf *key);
 /** A version, as in names of files (version.c). */
 int keys_put_version(struct keys_span text, struct poise_buf *key);
+/** Where what the above look at ends: text.at where it is no number or month.
+ * The text begins with no blank. */
+const unsigned char *keys_number_end(const struct poise_sort_keys *keys,
+                                     struct keys_span text, bool and_unit);
+const unsigned char *keys_general_end(const struct poise_sort_keys *keys,
+                                      struct keys_span text);
+const unsigned char *keys_month_end(const struct poise_sort_keys *keys,
+                                    struct keys_span text);
 /** A count, in fewer bytes the smaller it is; any first byte from `base` on. */
 int keys_put_count(struct poise_buf *key, unsigned base, unsigned most,
                    size_t count);

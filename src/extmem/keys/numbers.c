@@ -146,38 +146,74 @@ int keys_put_number(const struct poise_sort_keys *keys, struct keys_span text,
 
 /* ---- with units --------------------------------------------------------- */
 
-/* How great the unit behind a number is: 0 without one, or of a zero. A
- * separator or a point without a digit behind it ends the number, and is no
- * unit. */
-static int unit_of(const struct poise_sort_keys *keys, struct keys_span text)
+/* Over the digits of a number, behind its sign; where it ends. A separator or a
+ * point without a digit behind it ends the number. *most is the greatest digit;
+ * *separated: what ends it is a separator. */
+static const unsigned char *skip_number(const struct poise_sort_keys *keys,
+                                        struct keys_span text, int *most,
+                                        bool *separated)
+{
+    const unsigned char *at = text.at;
+    int c;
+
+    *most = 0;
+    *separated = false;
+    while (is_digit(c = keys_peek(&text, at))) {
+        *most = c > *most ? c : *most;
+        at++;
+        *separated = keys_peek(&text, at) == keys->thousands;
+        at += *separated;
+    }
+    if (*separated) {
+        return at - 1;
+    }
+    if (keys_peek(&text, at) == keys->point) {
+        at++;
+        while (is_digit(c = keys_peek(&text, at))) {
+            *most = c > *most ? c : *most;
+            at++;
+        }
+    }
+    return at;
+}
+
+static struct keys_span behind_sign(struct keys_span text)
+{
+    text.at += keys_peek(&text, text.at) == '-';
+    return text;
+}
+
+/* How great a unit is; 0: it is none. */
+static int order_of(int c)
 {
     static const char units[] = "KMGTPEZY";
-    bool negative = keys_peek(&text, text.at) == '-', is_zero = true;
-    const unsigned char *at = text.at + negative;
-    bool separated = false;
-    const char *unit;
-    int c, order;
+    const char *unit = c > 0 ? strchr(units, c == 'k' ? 'K' : c) : NULL;
 
-    while (is_digit(c = keys_peek(&text, at))) {
-        is_zero &= c == '0';
-        at++;
-        separated = keys_peek(&text, at) == keys->thousands;
-        at += separated;
-    }
-    if (!separated && keys_peek(&text, at) == keys->point) {
-        do {
-            at++;
-            c = keys_peek(&text, at);
-            is_zero &= !is_digit(c) || c == '0';
-        } while (is_digit(c));
-    }
-    c = keys_peek(&text, at);
-    if (is_zero || separated || c <= 0) {
-        return 0;
-    }
-    unit = strchr(units, c == 'k' ? 'K' : c);
-    order = unit ? (int)(unit - units) + 1 : 0;
+    return unit ? (int)(unit - units) + 1 : 0;
+}
+
+/* That of the unit behind a number: 0 without one, or of a zero. */
+static int unit_of(const struct poise_sort_keys *keys, struct keys_span text)
+{
+    bool negative = keys_peek(&text, text.at) == '-', separated;
+    int most, order;
+    const unsigned char *at =
+        skip_number(keys, behind_sign(text), &most, &separated);
+
+    order = most > '0' && !separated ? order_of(keys_peek(&text, at)) : 0;
     return negative ? -order : order;
+}
+
+const unsigned char *keys_number_end(const struct poise_sort_keys *keys,
+                                     struct keys_span text, bool and_unit)
+{
+    bool separated;
+    int most;
+    const unsigned char *at =
+        skip_number(keys, behind_sign(text), &most, &separated);
+
+    return most < '0' ? text.at
+                      : at + (and_unit && order_of(keys_peek(&text, at)) > 0);
 }
 
 int keys_put_human(const struct poise_sort_keys *keys, struct keys_span text,
@@ -230,13 +266,12 @@ static int put_floating(long double x, struct poise_buf *key)
     return poise_buf_append(key, bytes, BYTES);
 }
 
-int keys_put_general(const struct poise_sort_keys *keys, struct keys_span text,
-                     struct poise_buf *key)
+/* What strtold makes of a text; *end is how much of it that is. */
+static int read_floating(const struct poise_sort_keys *keys,
+                         struct keys_span text, long double *x, size_t *end)
 {
     size_t len = (size_t)(text.end - text.at);
-    char some[128], *copy = some, *end;
-    long double x;
-    int code;
+    char some[128], *copy = some, *at;
 
     if (len >= sizeof some) {
         copy = poise_alloc(len + 1, 1);
@@ -246,24 +281,44 @@ int keys_put_general(const struct poise_sort_keys *keys, struct keys_span text,
     }
     memcpy(copy, text.at, len);
     copy[len] = '\0';
-    x = keys->locale ? strtold_l(copy, &end, keys->locale)
-                     : strtold(copy, &end);
-    code = end == copy ? poise_buf_putc(key, 0) : put_floating(x, key);
+    *x = keys->locale ? strtold_l(copy, &at, keys->locale) : strtold(copy, &at);
+    *end = (size_t)(at - copy);
     if (copy != some) {
         free(copy);
     }
-    return code;
+    return 0;
+}
+
+int keys_put_general(const struct poise_sort_keys *keys, struct keys_span text,
+                     struct poise_buf *key)
+{
+    long double x;
+    size_t end;
+    int code = read_floating(keys, text, &x, &end);
+
+    if (code < 0) {
+        return code;
+    }
+    return end == 0 ? poise_buf_putc(key, 0) : put_floating(x, key);
+}
+
+const unsigned char *keys_general_end(const struct poise_sort_keys *keys,
+                                      struct keys_span text)
+{
+    long double x;
+    size_t end = 0;
+
+    return read_floating(keys, text, &x, &end) < 0 ? text.at : text.at + end;
 }
 
 /* ---- months ------------------------------------------------------------- */
 
-int keys_put_month(const struct poise_sort_keys *keys, struct keys_span text,
-                   struct poise_buf *key)
+/* The number of a month, from 1 on, and where its name ends; 0: it is none. */
+static int month_of(const struct poise_sort_keys *keys, struct keys_span text,
+                    const unsigned char **end)
 {
-    int month = 0;
-
-    text = keys_trim(keys, text);
-    for (int i = 0; i < KEYS_MONTHS && month == 0; i++) {
+    *end = text.at;
+    for (int i = 0; i < KEYS_MONTHS; i++) {
         const char *name = keys->months[i];
         const unsigned char *at = text.at;
 
@@ -272,7 +327,28 @@ int keys_put_month(const struct poise_sort_keys *keys, struct keys_span text,
             at++;
             name++;
         }
-        month = *name ? 0 : i + 1;
+        if (!*name) {
+            *end = at;
+            return i + 1;
+        }
     }
-    return poise_buf_putc(key, (char)month);
+    return 0;
+}
+
+int keys_put_month(const struct poise_sort_keys *keys, struct keys_span text,
+                   struct poise_buf *key)
+{
+    const unsigned char *end;
+
+    text = keys_trim(keys, text);
+    return poise_buf_putc(key, (char)month_of(keys, text, &end));
+}
+
+const unsigned char *keys_month_end(const struct poise_sort_keys *keys,
+                                    struct keys_span text)
+{
+    const unsigned char *end;
+
+    month_of(keys, text, &end);
+    return end;
 }

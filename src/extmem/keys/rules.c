@@ -201,6 +201,7 @@ static int read_fields(const struct poise_sort_rules *rules,
     }
     keys->whole = keys->count == 0 || !rules->keys_only;
     keys->whole_reverse = whole.reverse;
+    keys->global = whole;
     return code;
 }
 
@@ -347,8 +348,8 @@ bool poise_sort_keys_random(const struct poise_sort_keys *keys)
     return false;
 }
 
-int poise_sort_keys_make(const struct poise_sort_rules *rules,
-                         struct poise_sort_keys **out)
+int keys_build(const struct poise_sort_rules *rules,
+               struct poise_sort_keys **out)
 {
     struct poise_sort_keys *keys = poise_alloc(1, sizeof *keys);
     int code = keys ? read_fields(rules, keys) : -ENOMEM;
@@ -366,7 +367,21 @@ int poise_sort_keys_make(const struct poise_sort_rules *rules,
         poise_sort_keys_free(keys);
         return code;
     }
-    if (keys->count == 0 && !keys->whole_reverse && !keys->collates) {
+    *out = keys;
+    return 0;
+}
+
+int poise_sort_keys_make(const struct poise_sort_rules *rules,
+                         struct poise_sort_keys **out)
+{
+    struct poise_sort_keys *keys;
+    int code = keys_build(rules, &keys);
+
+    if (code < 0) {
+        return code;
+    }
+    if (keys->count == 0 && !keys->whole_reverse && !keys->collates &&
+        !rules->is_shown) {
         poise_sort_keys_free(keys);
         keys = NULL;
     }

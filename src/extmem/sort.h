@@ -51,6 +51,7 @@ struct poise_sort_type {
      * above. Borrowed. */
     const struct poise_sort_keys *keys;
     bool zero_ended; /**< lines: by NULs, not by newlines */
+    bool newlines;   /**< zero_ended ones: in the output by newlines */
 };
 
 /**
@@ -104,6 +105,14 @@ struct poise_sort_options {
     const struct poise_sort_keys *sums;
     uint64_t head; /**< write so many items only, the first; 0: all. What is
                         behind them is not stored. One process: else -EINVAL */
+    /** Written before all items. One process: else -EINVAL. Borrowed. */
+    const void *header;
+    size_t header_bytes;
+    /** Sees, and may change, but for its length, all that is read, file after
+     * file, which first is copied into a scratch file. Called with `len` 0 at
+     * the end of each. One process. */
+    int (*filter)(void *arg, char *data, size_t len);
+    void *filter_arg;
     bool in_place; /**< the output may replace the input */
     bool sync;     /**< the output is on the disk when the run is over */
     bool checksum; /**< compute result->checksum */

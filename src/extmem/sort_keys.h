@@ -35,6 +35,9 @@ struct poise_sort_rules {
     /** Lines of which all keys are equal are equal: else their whole text
      * decides last. Of no account without keys and letters but r. */
     bool keys_only;
+    /** Lines are rows of CSV (<poise/csv.h>), which `separator` parts: fields
+     * are what stands in them, without quotes. */
+    bool csv;
     /** Make keys of lines that are ordered by their bytes, too: for
      * poise_sort_keys_show. */
     bool is_shown;

@@ -8,6 +8,8 @@
 
 #include "cli/common/extmem.h"
 
+#include <poise/csv.h>
+
 /** Letters of orderings, as they were given. */
 struct cli_sort_letters {
     bool b, d, f, g, h, i, M, n, R, r, V;
@@ -20,7 +22,7 @@ struct cli_sort_order {
     struct cli_sort_letters letters;
     int word; /* of --sort; -1: none */
     const char *separator, *random_source;
-    bool zero_ended, stable, unique, is_shown;
+    bool zero_ended, stable, unique, is_shown, csv;
     /* Words that stand in argv for keys as they were of old. */
     const struct poise_strings *old_words;
 };
@@ -40,6 +42,29 @@ int cli_sort_notes(const struct cli_sort_order *order);
 /** Print the lines of a file, from its begin, with what of each decides, on
  * stdout. As above. */
 int cli_sort_show(int fd, const struct poise_sort_type *type);
+/** Inputs of CSV. Zeros, but for `separator`. */
+struct cli_sort_csv {
+    char separator;
+    struct poise_buf header; /* of all, with its newline */
+    struct cli_sort_table {
+        struct poise_csv rows;
+        int fd;
+        bool own;              /* close it */
+        struct poise_buf name; /* of the descriptor, behind the header */
+    } * tables;
+    size_t table_count, now;
+    struct poise_buf *words;
+    size_t word_count;
+};
+/** Open `inputs` and read their headers; the inputs become names of what is
+ * behind those, `keys`, NAME[:LETTERS], words of -k: for cli_sort_csv_close,
+ * also after an error. -EBADMSG: a row that is none, headers that differ;
+ * -EINVAL: there is no such column. */
+int cli_sort_csv_open(struct cli_sort_csv *csv, struct poise_strings *inputs,
+                      struct poise_strings *keys);
+void cli_sort_csv_close(struct cli_sort_csv *csv);
+/** For struct poise_sort_options. */
+int cli_sort_csv_filter(void *csv, char *data, size_t len);
 /** Keys of old, +POS [-POS], in argv become words of -k, which are in `words`:
  * for cli_sort_positions_free, also after an error. 0 or -ENOMEM. */
 int cli_sort_positions(int *argc, char **argv, struct poise_strings *words);

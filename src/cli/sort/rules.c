@@ -72,6 +72,7 @@ static struct poise_sort_rules rules_of(const struct cli_sort_order *order,
         .keys = order->keys.items,
         .key_count = order->keys.count,
         .separator = order->separator,
+        .csv = order->csv,
         .keys_only = order->stable || order->unique,
         .random_source = order->random_source,
         .is_shown = order->is_shown,
@@ -99,9 +100,11 @@ int cli_sort_type(const struct cli_sort_order *order,
     if (code < 0) {
         return wrong();
     }
-    *type = (struct poise_sort_type){.kind = POISE_SORT_LINES,
-                                     .keys = *keys,
-                                     .zero_ended = order->zero_ended};
+    *type =
+        (struct poise_sort_type){.kind = POISE_SORT_LINES,
+                                 .keys = *keys,
+                                 .zero_ended = order->zero_ended || order->csv,
+                                 .newlines = order->csv};
     return CLI_DONE;
 }
 

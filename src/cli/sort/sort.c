@@ -58,7 +58,8 @@ static const struct poise_option options[] = {
      .help = "F[.C][LETTERS][,F[.C][LETTERS]]: from field F, character C, to "
              "the end of the line or the second place; can be repeated. Of "
              "records: OFFSET,KEYLEN for bytes, OFFSET:u64 (or another "
-             "number's type) for a number, r behind it for the greatest first",
+             "number's type) for a number, r behind it for the greatest first. "
+             "With --csv: NAME[:LETTERS], a column by its name",
      .offset = offsetof(struct values, order.keys)},
     {POISE_OPTION_STRING, 't', "field-separator", "CHAR",
      .help = "what parts fields (default: between a blank and what precedes)",
@@ -89,6 +90,11 @@ static const struct poise_option options[] = {
      .help = "u32, i32, u64, i64, f32, f64, lines, record:LEN or "
              "record:LEN,OFFSET,KEYLEN (default: lines)",
      .offset = offsetof(struct values, order.type)},
+    {POISE_OPTION_FLAG, .name = "csv",
+     .help = "rows of CSV behind one with the names of columns, which stays "
+             "the first: -k NAME[:LETTERS] names one, -t what parts fields "
+             "(default: ,); quotes count, and may hold newlines",
+     .offset = offsetof(struct values, order.csv)},
     {POISE_OPTION_FLAG, .name = "dry-run",
      .help = "write nothing: say how often the data would be read and written, "
              "and how long the disk takes for that",
@@ -189,6 +195,9 @@ const struct poise_command cli_sort_command = {
     .examples =
         "poise sort -t, -k3,3nr -k1,1 table.csv -o sorted.csv\tlines by their "
         "third field, a number, the greatest first, then by their first\n"
+        "poise sort --csv -k amount:nr -k name sales.csv -o sorted.csv\ta "
+        "table "
+        "by its columns\n"
         "poise sort -u words1 words2 >all\tseveral inputs, each line once\n"
         "poise sort --in-place list\tthe output is the input\n"
         "poise sort --type u64 in.bin -o out.bin\tnumbers\n"
@@ -229,7 +238,7 @@ static int refuse(const char *why)
 
 /* The command as it is carried out. */
 struct job {
-    const struct values *values;
+    struct values *values;
     struct poise_sort_options sort;
     const char *in, *out;        /* the first input; NULL: no output */
     const char *shown;           /* that input as it was named */
@@ -554,6 +563,37 @@ static int run_named(struct job *job)
     return status == CLI_DONE ? run_typed(job) : status;
 }
 
+/* Tables: behind their headers they are lines. */
+static int run_csv(struct job *job)
+{
+    struct values *values = job->values;
+    struct cli_sort_csv csv = {
+        .separator = values->order.separator ? *values->order.separator : ','};
+    const char *separator = values->order.separator;
+    char word[] = {csv.separator, '\0'};
+    int code, status;
+
+    if (separator && (strlen(separator) != 1 || strchr("\"\r\n", *separator))) {
+        return refuse("--csv takes fields that one character parts, no quote "
+                      "and no end of a line");
+    }
+    values->order.separator = word;
+    code = cli_sort_csv_open(&csv, &job->inputs, &values->order.keys);
+    if (code < 0) {
+        cli_say_error("sort");
+        status = CLI_WRONG_USE;
+    } else {
+        job->in = job->inputs.items[0];
+        job->sort.header = csv.header.data;
+        job->sort.header_bytes = csv.header.len;
+        job->sort.filter = cli_sort_csv_filter;
+        job->sort.filter_arg = &csv;
+        status = run_named(job);
+    }
+    cli_sort_csv_close(&csv);
+    return status;
+}
+
 static int run_operands(struct job *job, int count, char **operands)
 {
     const struct values *values = job->values;
@@ -573,7 +613,7 @@ static int run_operands(struct job *job, int count, char **operands)
         status = take_operands(job, (size_t)count, words);
     }
     if (status == CLI_DONE) {
-        status = run_named(job);
+        status = values->order.csv ? run_csv(job) : run_named(job);
     }
     poise_strings_free(&job->inputs);
     poise_strings_free(&names);
@@ -586,6 +626,28 @@ static bool is_no_sort(const struct values *values)
 {
     return values->check || values->quiet || values->check_how >= 0 ||
            values->merge || values->generate != NOT_GIVEN;
+}
+
+/* What tables, and what is shown, cannot have. */
+static int check_lines_only(const struct values *values)
+{
+    bool totals = values->count || values->order.sums.count > 0;
+    bool others = totals || values->verify || values->dry_run;
+    bool typed = values->order.type && strcmp(values->order.type, "lines") != 0;
+
+    if (values->order.csv && (is_no_sort(values) || others || typed ||
+                              values->debug || values->order.zero_ended)) {
+        return refuse("--csv is for sorting alone, and not for --type, -z, "
+                      "--count, --sum, --debug and --verify");
+    }
+    if (values->debug &&
+        (others || typed || values->check || values->quiet ||
+         values->check_how >= 0 || values->generate != NOT_GIVEN ||
+         values->disk.json || values->in_place || values->outs.count > 0)) {
+        return refuse("--debug shows lines on standard output: it is for "
+                      "sorting and merging them, without -o");
+    }
+    return CLI_DONE;
 }
 
 /* What is for sorting alone. */
@@ -603,14 +665,6 @@ static int check_sorting(const struct values *values)
     if (totals && (is_no_sort(values) || values->verify)) {
         return refuse("--count and --sum are for sorting");
     }
-    if (values->debug &&
-        (totals || values->check || values->quiet || values->check_how >= 0 ||
-         values->generate != NOT_GIVEN || values->dry_run || values->verify ||
-         values->disk.json || values->in_place || values->outs.count > 0 ||
-         (values->order.type && strcmp(values->order.type, "lines") != 0))) {
-        return refuse("--debug shows lines on standard output: it is for "
-                      "sorting and merging them, without -o");
-    }
     return CLI_DONE;
 }
 
@@ -622,7 +676,8 @@ static int check_options(struct values *values, int count)
     if (values->quiet && (values->check || values->check_how == 0)) {
         return refuse("-c and -C exclude each other");
     }
-    if (check_sorting(values) != CLI_DONE) {
+    if (check_sorting(values) != CLI_DONE ||
+        check_lines_only(values) != CLI_DONE) {
         return CLI_WRONG_USE;
     }
     if (values->names && count > 0) {

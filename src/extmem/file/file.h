@@ -34,6 +34,11 @@ struct extmem_input {
     /** One character with which it ends: one that does not is copied, with it.
      * NULL: it may end as it likes. */
     const char *ending;
+    /** Called for all that is read, in order, and with `len` 0 at the end of
+     * each file: may change bytes, not their number. All is copied then. NULL:
+     * none. 0 or an error. */
+    int (*filter)(void *arg, char *data, size_t len);
+    void *filter_arg;
     bool together; /**< several are copied into one file, however few */
     const struct poise_disk_options *disk;
 };

@@ -81,7 +81,8 @@ int extmem_inputs_open(const struct extmem_input *first,
                        struct extmem_inputs *out)
 {
     struct extmem_inputs inputs = {0};
-    bool each = more_count < MOST_OPEN && !(first->together && more_count > 0);
+    bool each = more_count < MOST_OPEN && !first->filter &&
+                !(first->together && more_count > 0);
     int code = make_room(&inputs, each ? more_count + 1 : 1);
 
     if (code == 0) {

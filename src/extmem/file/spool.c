@@ -108,8 +108,14 @@ static int chain_open(struct chain *chain, const char *path)
 static ssize_t chain_next(struct chain *chain, char *data, size_t len)
 {
     const char *ending = chain->input->ending;
-    int code;
+    int code = 0;
 
+    if (chain->input->filter) {
+        code = chain->input->filter(chain->input->filter_arg, NULL, 0);
+        if (code < 0) {
+            return code;
+        }
+    }
     if (ending && chain->any && chain->last != *ending) {
         data[len++] = *ending;
     }
@@ -133,6 +139,12 @@ static ssize_t chain_read(struct chain *chain, char *data)
         ssize_t n = poise_file_read(chain->fd, data + len, SPOOL_BYTES - len,
                                     chain->path);
 
+        if (n > 0 && chain->input->filter) {
+            int code = chain->input->filter(chain->input->filter_arg,
+                                            data + len, (size_t)n);
+
+            n = code < 0 ? code : n;
+        }
         if (n > 0) {
             len += (size_t)n;
             chain->any = true;

@@ -12,6 +12,8 @@
  */
 #include "internal.h"
 
+#include <poise/csv.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -402,12 +404,29 @@ struct keys_span keys_find(const struct poise_sort_keys *keys,
                               field_end(keys, field, line)};
 }
 
+/* A field of CSV: quotes are around it. */
+static struct keys_span find_column(const struct poise_sort_keys *keys,
+                                    const struct keys_field *field,
+                                    struct keys_span line)
+{
+    size_t i = field->begin_field == KEYS_NO_FIELD ? 0 : field->begin_field;
+    size_t from, to;
+
+    poise_csv_field((const char *)line.at, (size_t)(line.end - line.at),
+                    (char)keys->separator, i, &from, &to);
+    return (struct keys_span){line.at + from, line.at + to};
+}
+
 static struct keys_span find_field(const struct poise_sort_keys *keys,
                                    const struct keys_field *field,
                                    struct keys_span line)
 {
-    struct keys_span text = keys_find(keys, field, line);
+    struct keys_span text;
 
+    if (keys->csv) {
+        return find_column(keys, field, line);
+    }
+    text = keys_find(keys, field, line);
     text.end = text.end < text.at ? text.at : text.end;
     return text;
 }
@@ -428,18 +447,28 @@ static int put_field(const struct poise_sort_keys *keys,
                      bool is_last, struct poise_buf *key)
 {
     struct keys_span text = find_field(keys, field, line);
+    bool quoted = keys->csv && text.at < text.end && *text.at == '"';
+    bool filters = field->dictionary || field->printable || field->fold;
     unsigned char some[512], *copy = some;
     int code;
 
-    if (field->dictionary || field->printable || field->fold) {
+    if (quoted || filters) {
         if ((size_t)(text.end - text.at) > sizeof some) {
             copy = poise_alloc((size_t)(text.end - text.at), 1);
         }
         if (!copy) {
             return -ENOMEM;
         }
-        text.end = copy + filter(keys, field, text, copy);
-        text.at = copy;
+        if (quoted) {
+            text.end = copy + poise_csv_unquote((const char *)text.at,
+                                                (size_t)(text.end - text.at),
+                                                (char *)copy);
+            text.at = copy;
+        }
+        if (filters) {
+            text.end = copy + filter(keys, field, text, copy);
+            text.at = copy;
+        }
     }
     code = put_part(keys, field, text, is_last, key);
     if (copy != some) {

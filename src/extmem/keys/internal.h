@@ -61,6 +61,7 @@ struct poise_sort_keys {
     bool whole_reverse;           /* the other way round */
     bool collates;                /* texts are ordered by strxfrm */
     int separator;                /* KEYS_NONE: blanks */
+    bool csv;                     /* fields are of CSV */
     locale_t locale;              /* owned; 0: C */
     struct keys_weights *weights; /* owned; NULL: only strxfrm knows them */
     bool blank[256], not_dictionary[256], not_printable[256];

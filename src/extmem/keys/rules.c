@@ -358,6 +358,7 @@ int keys_build(const struct poise_sort_rules *rules,
         code = read_separator(rules->separator, &keys->separator);
     }
     if (code == 0) {
+        keys->csv = rules->csv;
         code = read_locale(keys);
     }
     if (code == 0 && poise_sort_keys_random(keys)) {

@@ -341,12 +341,39 @@ static int finish_in_order(struct sort_finish *finish,
     return code;
 }
 
+/* What stands before all items. */
+static int put_header(struct sort_run *run)
+{
+    size_t bytes = run->options->header_bytes;
+    struct extmem_writes writes = {0};
+    char *copy;
+    int code, waited;
+
+    if (bytes == 0) {
+        return 0;
+    }
+    copy = poise_huge_alloc(extmem_round_up(bytes, EXTMEM_PAGE));
+    if (!copy) {
+        return -ENOMEM;
+    }
+    memcpy(copy, run->options->header, bytes);
+    code = extmem_output_put(run->out, copy, bytes, 0, &writes);
+    waited = extmem_writes_wait(&writes);
+    poise_huge_free(copy, extmem_round_up(bytes, EXTMEM_PAGE));
+    return code < 0 ? code : waited;
+}
+
 int sort_finish(struct sort_run *run, const struct sort_buckets *buckets)
 {
-    struct sort_finish finish = {
-        .run = run, .in_order = run->options->unique || run->options->head > 0};
-    int code;
+    struct sort_finish finish = {.run = run,
+                                 .in_order = run->options->unique ||
+                                             run->options->head > 0,
+                                 .turn_offset = run->options->header_bytes};
+    int code = put_header(run);
 
+    if (code < 0) {
+        return code;
+    }
     if (finish.in_order && run->world) {
         code = finish_in_order(&finish, buckets);
     } else {

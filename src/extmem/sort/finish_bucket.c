@@ -220,6 +220,17 @@ static void gather(const struct sort_worker *worker, const char *base, char *to,
     }
 }
 
+/* Lines get their newlines back, of which they have others within. */
+static void end_lines(const struct sort_run *run, char *lines, size_t bytes)
+{
+    char *end = lines + bytes;
+
+    while (run->type.newlines &&
+           (lines = memchr(lines, '\0', (size_t)(end - lines)))) {
+        *lines++ = '\n';
+    }
+}
+
 /* The buffer of the result is not in use yet: keys may lie there. */
 static int sort_entries_of(struct sort_worker *worker,
                            const struct sort_loading *loading, size_t count)
@@ -379,6 +390,7 @@ int sort_finish_items(struct sort_worker *worker, struct sort_loading *loading)
     offset = sort_finish_pass(worker, loading, bytes, count);
     to = worker->buffers[2] + offset % EXTMEM_PAGE;
     gather(worker, loading->buffer, to, count);
+    end_lines(run, to, bytes);
     return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
 }
 
@@ -450,5 +462,6 @@ int sort_finish_copy(struct sort_worker *worker, struct sort_loading *loading)
     offset = sort_finish_pass(worker, loading, bytes, items);
     to = worker->buffers[2] + offset % EXTMEM_PAGE;
     memcpy(to, from, bytes);
+    end_lines(run, to, bytes);
     return extmem_output_put(run->out, to, bytes, offset, &worker->writes);
 }

@@ -111,7 +111,7 @@ static bool is_written_here(const struct sort_finish *finish,
 int sort_finish_jobs(struct sort_finish *finish,
                      const struct sort_buckets *buckets)
 {
-    uint64_t offset = 0;
+    uint64_t offset = finish->run->options->header_bytes;
     int code = 0;
 
     for (size_t i = 0; i < buckets->count && code == 0; i++) {

@@ -32,6 +32,8 @@ int sort_input_open(struct sort_run *run, const char *path, const char *out)
         .folders = options->scratch,
         .folder_count = options->scratch_count,
         .out = out,
+        .filter = options->filter,
+        .filter_arg = options->filter_arg,
         .together = run->together,
         .disk = &options->disk,
     };
@@ -162,7 +164,7 @@ static uint64_t output_bytes(const struct sort_run *run)
     uint64_t head = run->options->head;
 
     if (head == 0 || head >= run->in_bytes / run->item_bytes) {
-        return run->in_bytes;
+        return run->in_bytes + run->options->header_bytes;
     }
     return run->shape == SORT_TEXT ? 0 : head * run->item_bytes;
 }
@@ -430,10 +432,11 @@ static int refuse_options(const struct sort_run *run, const char *in)
     const struct poise_sort_options *options = run->options;
     bool totals = sort_has_totals(run);
 
-    if (run->world && (options->head > 0 || totals)) {
+    if (run->world && (options->head > 0 || totals || options->filter ||
+                       options->header_bytes > 0)) {
         return poise_error_set(EINVAL, "sort", in,
-                               "one process finds the first items and adds up, "
-                               "not %u",
+                               "one process finds the first items, adds up, "
+                               "and sorts CSV, not %u",
                                run->processes);
     }
     if (totals && (!options->unique || run->shape <= SORT_WORDS_64 ||
@@ -476,8 +479,9 @@ static int run_once(struct sort_run *run, const char *in, const char *out)
         code = sort_result_all(run->world, &run->result);
     }
     if (code == 0) {
-        code = extmem_output_commit_all(run->world, run->out,
-                                        run->result.bytes_out, options->sync);
+        code = extmem_output_commit_all(
+            run->world, run->out, run->result.bytes_out + options->header_bytes,
+            options->sync);
         run->out = NULL;
     }
     extmem_output_abort(run->out);

@@ -260,7 +260,7 @@ class Server(threading.Thread):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.picture = Picture(self.rng.randint(1, 150), self.rng.randint(1, 150))
-        self.encodings, self.error = [], None
+        self.encodings, self.error, self.done = [], None, False
 
     def run(self):
         try:
@@ -375,4 +375,6 @@ class Server(threading.Thread):
                 struct.pack(">BxHH", 1, 0, 2) + bytes(12)])
                 for _ in range(self.rng.choice([0, 0, 2])))
             self.link.sendall(others + self.update(encoder))
-        self.link.recv(1 << 16)  # until the client leaves
+        self.done = True
+        while self.link.recv(1 << 16):  # until the client leaves
+            pass

@@ -34,28 +34,36 @@ struct values {
          .help = "the name in that certificate (default: the host of the "     \
                  "other end; any, where it connects to this one)",             \
          .offset = offsetof(struct values, peer_name)},                        \
-        {POISE_OPTION_BYTES, .name = "pad", .arg = "SIZE",                      \
+        {POISE_OPTION_BYTES, .name = "pad", .arg = "SIZE",                     \
          .help = "what goes over the link at a time is a multiple of SIZE, "   \
                  "64 to 64K",                                                  \
-         .offset = offsetof(struct values, pad)},                               \
+         .offset = offsetof(struct values, pad)},                              \
         {POISE_OPTION_HEADING, .help = "The link"},                            \
     {                                                                          \
-        POISE_OPTION_DURATION, .name = "timeout", .arg = "TIME",                   \
-        .help = "give up a session when its link is gone for so long "         \
-                "(default: 5m)",                                               \
-        .offset = offsetof(struct values, timeout)                             \
+        POISE_OPTION_DURATION,                                                 \
+            .name = "timeout", .arg = "TIME",                                  \
+            .help = "give up a session when its link is gone for so long "     \
+                    "(default: 5m)",                                           \
+            .offset = offsetof(struct values, timeout)                         \
     }
 
 #define SAYS                                                                   \
     {POISE_OPTION_HEADING, .help = "Output"},                                  \
-        {POISE_OPTION_FLAG, 'q', "quiet", NULL, "do not say what happens",     \
+        {POISE_OPTION_FLAG,                                                    \
+         'q',                                                                  \
+         "quiet",                                                              \
+         NULL,                                                                 \
+         "do not say what happens",                                            \
          .offset = offsetof(struct values, quiet)},                            \
         {POISE_OPTION_FLAG, .name = "stats",                                   \
          .help = "print figures at the end",                                   \
          .offset = offsetof(struct values, stats)},                            \
         {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",      \
          .offset = offsetof(struct values, json)},                             \
-        CLI_COMMON_OPTIONS(struct values, common), {POISE_OPTION_END}
+        CLI_COMMON_OPTIONS(struct values, common),                             \
+    {                                                                          \
+        POISE_OPTION_END                                                       \
+    }
 
 static const struct poise_option serve_options[] = {
     KEYS,
@@ -70,7 +78,7 @@ static const struct poise_option serve_options[] = {
      .help = "how pictures go over the link (default: auto, by content)",
      .offset = offsetof(struct values, method)},
     {POISE_OPTION_INT, .name = "level", .arg = "N",
-     .help = "compress what is new at this level of Zstandard (default: 3)",
+     .help = "compress what is new at this level of Zstandard (default: 9)",
      .offset = offsetof(struct values, level), .min = 1, .max = 19},
     SAYS,
 };
@@ -200,7 +208,8 @@ static bool check_values(const char *name, const struct values *values)
 {
     enum { PAD_LEAST = 64, PAD_MOST = 1 << 16 };
 
-    if (values->pad > 0 && (values->pad < PAD_LEAST || values->pad > PAD_MOST)) {
+    if (values->pad > 0 &&
+        (values->pad < PAD_LEAST || values->pad > PAD_MOST)) {
         cli_say(name, "--pad takes 64 to 64K");
         return false;
     }

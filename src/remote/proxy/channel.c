@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum {
-    PING_S = 2,      /* how often the other end is asked */
-    PINGS_MOST = 5,  /* without a word; then the link is done with */
-    ACK_MS = 200,    /* until messages are acknowledged that nobody waits for */
-    QUEUE_MS = 10,   /* that a frame may wait beside a round trip */
-    HEAD_MOST = 11,  /* bytes of a record's kind and length */
+    PING_S = 2,     /* how often the other end is asked */
+    PINGS_MOST = 5, /* without a word; then the link is done with */
+    ACK_MS = 200,   /* until messages are acknowledged that nobody waits for */
+    QUEUE_MS = 10,  /* that a frame may wait beside a round trip */
+    HEAD_MOST = 11, /* bytes of a record's kind and length */
     COMPACT = 1 << 16,
 };
 static const char magic[] = "POISEVNC";
@@ -130,9 +130,8 @@ int proxy_wire_write(struct proxy_wire *wire)
         if (left == 0 && remote_link_has_greeted(&wire->link)) {
             break;
         }
-        done = remote_link_write(&wire->link,
-                                 left ? wire->out.data + wire->out_at : NULL,
-                                 left);
+        done = remote_link_write(
+            &wire->link, left ? wire->out.data + wire->out_at : NULL, left);
         if (done < 0) {
             return done == -EAGAIN ? 0 : (int)done;
         }

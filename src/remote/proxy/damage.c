@@ -18,8 +18,7 @@ int proxy_damage_resize(struct proxy_damage *damage, uint32_t width,
     }
     memset(tiles, 1, count);
     free(damage->tiles);
-    *damage = (struct proxy_damage){width, height, columns,
-                                    rows,  tiles,  count};
+    *damage = (struct proxy_damage){width, height, columns, rows, tiles, count};
     return 0;
 }
 

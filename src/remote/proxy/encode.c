@@ -180,8 +180,8 @@ static int put_tile(const struct proxy_format *format, uint32_t width,
             return out->error;
         }
         put_pixel(format, palette.colours[1], out);
-        if (put_parts(format, width, height, pixels, stride,
-                      palette.colours[1], out)) {
+        if (put_parts(format, width, height, pixels, stride, palette.colours[1],
+                      out)) {
             return out->error;
         }
         out->len = at;

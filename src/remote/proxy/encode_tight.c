@@ -94,16 +94,15 @@ int proxy_encode_tight(struct proxy_encoder *encoder,
 {
     struct proxy_palette palette;
     /* Small pixels gain nothing by a palette. */
-    bool has_few =
-        proxy_palette_fill(&palette, format->bytes == 1 ? 1 : 256, width,
-                           height, pixels, stride);
+    bool has_few = proxy_palette_fill(&palette, format->bytes == 1 ? 1 : 256,
+                                      width, height, pixels, stride);
     unsigned stream;
     int code;
 
     if (!has_few) {
         poise_buf_putc(out, STREAM_PIXELS << 4);
-        code = put_pixels(format, width, height, pixels, stride,
-                          &encoder->plain);
+        code =
+            put_pixels(format, width, height, pixels, stride, &encoder->plain);
         return code < 0 ? code : put_data(encoder, STREAM_PIXELS, out);
     }
     if (palette.count == 1) {

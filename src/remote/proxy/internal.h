@@ -29,12 +29,12 @@
 
 enum {
     PROXY_VERSION = 1,
-    PROXY_TOKEN = 16,    /* bytes that name a session */
+    PROXY_TOKEN = 16, /* bytes that name a session */
     PROXY_BUFFER = 1 << 17,
-    PROXY_SESSIONS = 64, /* of a process, at a time */
-    PROXY_PENDING = 64,  /* links that did not say yet what they want */
-    PROXY_LINK_S = 20,   /* until they have */
-    PROXY_TURN = 1 << 20,      /* bytes; then others have their turn */
+    PROXY_SESSIONS = 64,         /* of a process, at a time */
+    PROXY_PENDING = 64,          /* links that did not say yet what they want */
+    PROXY_LINK_S = 20,           /* until they have */
+    PROXY_TURN = 1 << 20,        /* bytes; then others have their turn */
     PROXY_RECORD_MOST = 1 << 28, /* bytes of a record: a picture */
     PROXY_INPUT_MOST = 8 << 20,  /* the same from a viewer's side: a text */
     PROXY_KEPT_MOST = 1 << 20,   /* not acknowledged; then a viewer waits */
@@ -124,8 +124,8 @@ enum proxy_record {
     PROXY_ACK,       /* how many messages came (varint) */
     PROXY_PING,      /* 8 bytes, for PONG */
     PROXY_PONG,
-    PROXY_PAD,       /* zeros */
-    PROXY_BYE,       /* the session is over */
+    PROXY_PAD, /* zeros */
+    PROXY_BYE, /* the session is over */
 };
 
 /** A frame that went and was not acknowledged. */
@@ -142,11 +142,11 @@ struct proxy_channel {
     bool is_up;              /* both know where they are */
     uint32_t pad_bytes;
     struct poise_buf kept;
-    uint64_t first, next;   /* numbers of messages that go */
-    uint64_t received;      /* messages that came */
-    uint64_t acked;         /* of them, those that were acknowledged */
-    uint64_t begun_ns;      /* of the link */
-    unsigned pings;         /* since the other end said something */
+    uint64_t first, next; /* numbers of messages that go */
+    uint64_t received;    /* messages that came */
+    uint64_t acked;       /* of them, those that were acknowledged */
+    uint64_t begun_ns;    /* of the link */
+    unsigned pings;       /* since the other end said something */
     uint64_t ping_ns, ack_ns;
     uint64_t rtt_ns; /* least so far; 0: not known */
     struct proxy_frame frames[PROXY_FRAMES];
@@ -416,12 +416,12 @@ void proxy_socket_put(const void *data, size_t len, struct poise_buf *out);
 struct proxy_view;
 
 enum proxy_viewer_state {
-    PROXY_VIEWER_VERSION,  /* it is to say its version */
-    PROXY_VIEWER_OFFER,    /* the server is to say what it offers */
-    PROXY_VIEWER_TYPE,     /* it is to choose */
-    PROXY_VIEWER_SERVER,   /* the server is to go on */
-    PROXY_VIEWER_ANSWER,   /* it is to answer the challenge */
-    PROXY_VIEWER_INIT,     /* it is to say whether the screen is shared */
+    PROXY_VIEWER_VERSION, /* it is to say its version */
+    PROXY_VIEWER_OFFER,   /* the server is to say what it offers */
+    PROXY_VIEWER_TYPE,    /* it is to choose */
+    PROXY_VIEWER_SERVER,  /* the server is to go on */
+    PROXY_VIEWER_ANSWER,  /* it is to answer the challenge */
+    PROXY_VIEWER_INIT,    /* it is to say whether the screen is shared */
     PROXY_VIEWER_RUNNING,
     PROXY_VIEWER_ENDING, /* when all is written */
 };
@@ -471,6 +471,7 @@ struct proxy_viewer {
     struct proxy_pseudo pseudos[PROXY_PSEUDOS];
     struct proxy_encoder encoder;
     struct poise_buf rects, reply, black;
+    struct poise_buf failure; /* to be told when its version is known */
 };
 int proxy_viewer_create(struct proxy_view *view, int fd, bool socket,
                         bool beyond, struct proxy_viewer **out);

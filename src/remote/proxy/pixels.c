@@ -39,10 +39,8 @@ static void derive(struct proxy_format *format)
 
 void proxy_format_default(struct proxy_format *out)
 {
-    *out = (struct proxy_format){.bytes = 4,
-                                 .depth = 24,
-                                 .max = {255, 255, 255},
-                                 .shift = {16, 8, 0}};
+    *out = (struct proxy_format){
+        .bytes = 4, .depth = 24, .max = {255, 255, 255}, .shift = {16, 8, 0}};
     derive(out);
 }
 
@@ -146,8 +144,8 @@ uint8_t *proxy_pixels_put(const struct proxy_format *format,
                          format->blue[pixels[i] & 255];
         for (unsigned byte = 0; byte < bytes; byte++) {
             unsigned at = skip + byte;
-            unsigned shift = format->big ? 8 * (format->bytes - 1U - at)
-                                         : 8 * at;
+            unsigned shift =
+                format->big ? 8 * (format->bytes - 1U - at) : 8 * at;
             *to++ = (uint8_t)(value >> shift);
         }
     }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS = 16, /* in a turn */
+    ACCEPTS = 16,   /* in a turn */
     FROM_MOST = 16, /* links of one address that did not say what they want */
     PAUSE_MS = 200,
 };
@@ -131,9 +131,9 @@ static int take_first(struct proxy_serve *serve, struct proxy_arrival *arrival,
     } else {
         return proxy_bad("it does not say what it wants");
     }
-    code = body->error ? proxy_bad("a record is cut short")
-                       : proxy_session_resume(serve, session, arrival->wire,
-                                              received);
+    code = body->error
+               ? proxy_bad("a record is cut short")
+               : proxy_session_resume(serve, session, arrival->wire, received);
     if (code == 0) {
         arrival->wire = NULL;
         arrival->over = true;
@@ -178,8 +178,7 @@ static uint64_t collect(struct proxy_serve *serve)
     proxy_want(&serve->fds, serve->listener,
                serve->pause_ns <= serve->now_ns ? POLLIN : 0,
                &serve->listener_slot);
-    proxy_sooner(&due,
-                 serve->pause_ns > serve->now_ns ? serve->pause_ns : 0);
+    proxy_sooner(&due, serve->pause_ns > serve->now_ns ? serve->pause_ns : 0);
     proxy_want(&serve->fds, serve->ready, POLLIN, &serve->ready_slot);
     for (struct proxy_arrival *at = serve->arrivals; at; at = at->next) {
         proxy_want(&serve->fds, at->wire->link.fd, proxy_wire_events(at->wire),
@@ -322,9 +321,9 @@ static int open_all(struct proxy_serve *serve)
         return code;
     }
     poise_screen_encoder_destroy(encoder);
-    code = options->encodings ? screen_encodings_parse(options->encodings,
-                                                       numbers, &count)
-                              : 0;
+    code = options->encodings
+               ? screen_encodings_parse(options->encodings, numbers, &count)
+               : 0;
     code = code < 0 ? code : proxy_keys_create(options, true, &serve->keys);
     if (code < 0) {
         return code;

@@ -12,8 +12,8 @@ enum { KEEP_MS = 300000, HEAD = 8 };
 
 int proxy_session_create(struct proxy_serve *serve, struct proxy_session **out)
 {
-    struct poise_screen_codec_options codec = {
-        .method = serve->options.method, .level = serve->options.level};
+    struct poise_screen_codec_options codec = {.method = serve->options.method,
+                                               .level = serve->options.level};
     struct proxy_session *made;
     int code;
 
@@ -35,7 +35,8 @@ int proxy_session_create(struct proxy_serve *serve, struct proxy_session **out)
     if (code < 0) {
         goto free_made;
     }
-    code = proxy_upstream_create(&serve->options, serve->ready, &made->upstream);
+    code =
+        proxy_upstream_create(&serve->options, serve->ready, &made->upstream);
     if (code < 0) {
         goto destroy_encoder;
     }
@@ -136,9 +137,9 @@ static int take_message(struct proxy_serve *serve,
         return proxy_upstream_take(session->upstream, kind, body);
     }
     poise_buf_reset(&session->message);
-    code = poise_screen_encoder_reply(session->encoder, body->pos,
-                                      poise_reader_left(body),
-                                      &session->message);
+    code =
+        poise_screen_encoder_reply(session->encoder, body->pos,
+                                   poise_reader_left(body), &session->message);
     return code < 0 ? code : send_screen(serve, session);
 }
 
@@ -192,8 +193,8 @@ static int send_events(struct proxy_serve *serve, struct proxy_session *session)
 
         if (kind == PROXY_FAILED) {
             session->told = true;
-            session->lost_ns = session->lost_ns ? session->lost_ns
-                                                : serve->now_ns;
+            session->lost_ns =
+                session->lost_ns ? session->lost_ns : serve->now_ns;
             proxy_log(&serve->options, "session %llu: %.*s",
                       (unsigned long long)session->number, (int)len,
                       data + HEAD);
@@ -269,7 +270,7 @@ void proxy_session_turn(struct proxy_serve *serve,
                         struct proxy_session *session)
 {
     struct proxy_channel *channel = &session->channel;
-    uint64_t keep = session->told           ? 10000
+    uint64_t keep = session->told            ? 10000
                     : serve->options.keep_ms ? serve->options.keep_ms
                                              : KEEP_MS;
     int code = channel->wire ? take_records(serve, session) : 0;

@@ -15,8 +15,8 @@ int proxy_viewer_resized(struct proxy_viewer *viewer)
     return 0;
 }
 
-static void put_head(struct poise_buf *out, const struct poise_screen_rect *rect,
-                     int32_t encoding)
+static void put_head(struct poise_buf *out,
+                     const struct poise_screen_rect *rect, int32_t encoding)
 {
     proxy_put_u16(out, rect->x);
     proxy_put_u16(out, rect->y);
@@ -47,8 +47,7 @@ static void put_layout(const struct proxy_pseudo *layout, uint32_t width,
 static int put_size(struct proxy_viewer *viewer)
 {
     const struct poise_screen_picture *picture = viewer->picture;
-    struct proxy_pseudo *layout =
-        proxy_pseudo_of(viewer, SCREEN_EXTENDED_SIZE);
+    struct proxy_pseudo *layout = proxy_pseudo_of(viewer, SCREEN_EXTENDED_SIZE);
     struct poise_screen_rect rect = {0, 0, picture->width, picture->height};
     bool differs =
         picture->width != viewer->width || picture->height != viewer->height;
@@ -175,8 +174,8 @@ static int put_pixels(struct proxy_viewer *viewer, uint64_t *pixels)
 
     poise_buf_reset(&viewer->rects);
     if (viewer->asked) {
-        code = proxy_damage_take(&viewer->damage, &viewer->area,
-                                 &viewer->rects);
+        code =
+            proxy_damage_take(&viewer->damage, &viewer->area, &viewer->rects);
     }
     if (code == 0 && viewer->continuous) {
         code = proxy_damage_take(&viewer->damage, &viewer->stream_area,
@@ -195,11 +194,10 @@ static int put_pixels(struct proxy_viewer *viewer, uint64_t *pixels)
             code = put_beyond(viewer, rect);
             continue;
         }
-        code = proxy_encode(&viewer->encoder, viewer->encoding, &viewer->format,
-                            rect,
-                            picture->pixels +
-                                (size_t)rect->y * picture->width + rect->x,
-                            picture->width, &viewer->out);
+        code = proxy_encode(
+            &viewer->encoder, viewer->encoding, &viewer->format, rect,
+            picture->pixels + (size_t)rect->y * picture->width + rect->x,
+            picture->width, &viewer->out);
         *pixels += (uint64_t)rect->width * rect->height;
     }
     return code < 0 ? code : (int)done;

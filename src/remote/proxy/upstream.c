@@ -187,11 +187,11 @@ static int write_some(struct proxy_upstream *upstream)
         out->len -= at;
         memmove(out->data, out->data + at, out->len);
     }
-    return out->error                      ? out->error
-           : out->len > TO_SERVER_MOST ? poise_error_set(
-                                             ENOBUFS, "write to the server",
-                                             NULL, "it takes nothing")
-                                       : 0;
+    return out->error ? out->error
+           : out->len > TO_SERVER_MOST
+               ? poise_error_set(ENOBUFS, "write to the server", NULL,
+                                 "it takes nothing")
+               : 0;
 }
 
 /* Behind the lock. */
@@ -216,9 +216,9 @@ static int ask_server(struct follower *follower, unsigned char type, bool flag)
     proxy_put_u32(&message, 0);
     proxy_put_u16(&message, picture->width);
     proxy_put_u16(&message, picture->height);
-    code = message.error ? message.error
-                         : tell_server(follower->upstream, message.data,
-                                       message.len);
+    code = message.error
+               ? message.error
+               : tell_server(follower->upstream, message.data, message.len);
     poise_buf_free(&message);
     return code;
 }
@@ -456,9 +456,8 @@ static int begin(struct follower *follower)
     poise_buf_varint(&body, picture->width);
     poise_buf_varint(&body, picture->height);
     poise_buf_puts(&body, name);
-    code = body.error
-               ? body.error
-               : send_event(upstream, PROXY_READY, body.data, body.len);
+    code = body.error ? body.error
+                      : send_event(upstream, PROXY_READY, body.data, body.len);
     poise_buf_free(&body);
     pthread_mutex_lock(&upstream->lock);
     upstream->running = true;

@@ -139,8 +139,7 @@ static int open_all(struct proxy_view *view)
     int code = proxy_keys_create(options, false, &view->keys);
 
     code = code < 0 ? code : remote_name_parse(options->via, &view->via_name);
-    code =
-        code < 0 ? code : remote_resolve(&view->via_name, false, &view->via);
+    code = code < 0 ? code : remote_resolve(&view->via_name, false, &view->via);
     if (code == 0 && !view->keys && !remote_is_loopback(&view->via)) {
         code = poise_error_set(EINVAL, "connect to", view->via.text,
                                "it is beyond this machine, and there is "

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    SHAKE_S = 300,        /* somebody types a password */
+    SHAKE_S = 300, /* somebody types a password */
     KEEP_MS = 300000,
     BACKOFF_MS = 200,
     BACKOFF_MOST_MS = 2000,
@@ -94,6 +94,7 @@ void proxy_viewer_destroy(struct proxy_view *view, struct proxy_viewer *viewer)
     poise_buf_free(&viewer->rects);
     poise_buf_free(&viewer->reply);
     poise_buf_free(&viewer->black);
+    poise_buf_free(&viewer->failure);
     close(viewer->fd);
     free(viewer);
     view->viewer_count--;
@@ -107,6 +108,13 @@ static void put_reason(struct proxy_viewer *viewer, const char *why)
 
 void proxy_viewer_fail(struct proxy_viewer *viewer, const char *why)
 {
+    if (viewer->state == PROXY_VIEWER_VERSION) {
+        /* How it can be told depends on its version. */
+        if (viewer->failure.len == 0) {
+            poise_buf_puts(&viewer->failure, why);
+        }
+        return;
+    }
     switch (viewer->state) {
     case PROXY_VIEWER_OFFER:
         if (viewer->minor == 3) {
@@ -163,6 +171,10 @@ static int take_version(struct proxy_viewer *viewer, const unsigned char *data)
     minor = (data[8] - '0') * 100 + (data[9] - '0') * 10 + data[10] - '0';
     viewer->minor = minor >= 8 ? 8 : minor == 7 ? 7 : 3;
     viewer->state = PROXY_VIEWER_OFFER;
+    if (viewer->failure.len > 0) {
+        proxy_viewer_fail(viewer, poise_buf_str(&viewer->failure));
+        return 0;
+    }
     return viewer->has_offer ? make_offer(viewer) : 0;
 }
 
@@ -245,10 +257,10 @@ static int take_ready(struct proxy_viewer *viewer, struct poise_reader *body)
     poise_buf_append(&viewer->out, body->pos, name);
     viewer->state = PROXY_VIEWER_RUNNING;
     viewer->deadline_ns = 0;
-    return viewer->out.error ? viewer->out.error
-                             : proxy_damage_resize(&viewer->damage,
-                                                   viewer->width,
-                                                   viewer->height);
+    return viewer->out.error
+               ? viewer->out.error
+               : proxy_damage_resize(&viewer->damage, viewer->width,
+                                     viewer->height);
 }
 
 static int take_picture(struct proxy_viewer *viewer, struct poise_reader *body)
@@ -471,8 +483,7 @@ static int take_record(struct proxy_view *view, struct proxy_viewer *viewer,
         proxy_log(&view->options, "viewer %llu: the other end: %.*s",
                   (unsigned long long)viewer->number,
                   kind == PROXY_BYE ? 9 : (int)poise_reader_left(body),
-                  kind == PROXY_BYE ? "it is over"
-                                    : (const char *)body->pos);
+                  kind == PROXY_BYE ? "it is over" : (const char *)body->pos);
         proxy_viewer_fail(viewer, "the other end of the link ended it");
         return 0;
     }
@@ -593,9 +604,9 @@ static int write_viewer(struct proxy_viewer *viewer)
         from = &viewer->framed;
     }
     while (viewer->out_at < from->len) {
-        ssize_t done = send(viewer->fd, from->data + viewer->out_at,
-                            from->len - viewer->out_at,
-                            MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t done =
+            send(viewer->fd, from->data + viewer->out_at,
+                 from->len - viewer->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (done < 0) {
             return errno == EAGAIN || errno == EINTR
                        ? from->error

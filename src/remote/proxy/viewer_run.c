@@ -102,8 +102,7 @@ static int set_encodings(struct proxy_viewer *viewer, const unsigned char *data)
 static struct poise_screen_rect read_area(const unsigned char *data)
 {
     return (struct poise_screen_rect){proxy_u16(data), proxy_u16(data + 2),
-                                      proxy_u16(data + 4),
-                                      proxy_u16(data + 6)};
+                                      proxy_u16(data + 4), proxy_u16(data + 6)};
 }
 
 static void ask(struct proxy_viewer *viewer, const unsigned char *data)
@@ -156,10 +155,10 @@ int proxy_viewer_message(struct proxy_viewer *viewer, const unsigned char *data,
     case PROXY_CONTINUOUS:
         viewer->continuous = data[1] != 0;
         viewer->stream_area = read_area(data + 2);
-        return viewer->continuous ? 0
-                                  : poise_buf_putc(
-                                        &viewer->out,
-                                        (char)SCREEN_END_OF_CONTINUOUS);
+        return viewer->continuous
+                   ? 0
+                   : poise_buf_putc(&viewer->out,
+                                    (char)SCREEN_END_OF_CONTINUOUS);
     case PROXY_FENCE:
         return answer_fence(viewer, data);
     default:

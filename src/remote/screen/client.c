@@ -138,9 +138,9 @@ static int begin(struct poise_screen_client *client,
                  const struct screen_encodings *encodings)
 {
     uint32_t width, height;
-    int code = screen_handshake(&client->source, options,
-                                client->decoder.relay, &width, &height,
-                                client->name, sizeof client->name);
+    int code =
+        screen_handshake(&client->source, options, client->decoder.relay,
+                         &width, &height, client->name, sizeof client->name);
     code = code == 0 ? screen_resize(&client->decoder, width, height) : code;
     return code == 0 && encodings
                ? screen_send_encodings(&client->source, encodings)

@@ -46,11 +46,11 @@ static int encrypt(const char *password, const uint8_t *challenge, uint8_t *out)
     memcpy(key + (size_t)2 * KEY_BYTES, key, KEY_BYTES);
     EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
     int len = 0;
-    bool done = ctx &&
-                EVP_EncryptInit_ex(ctx, EVP_des_ede3_ecb(), NULL, key, NULL) &&
-                EVP_CIPHER_CTX_set_padding(ctx, 0) &&
-                EVP_EncryptUpdate(ctx, out, &len, challenge, SCREEN_CHALLENGE_BYTES) &&
-                len == SCREEN_CHALLENGE_BYTES;
+    bool done =
+        ctx && EVP_EncryptInit_ex(ctx, EVP_des_ede3_ecb(), NULL, key, NULL) &&
+        EVP_CIPHER_CTX_set_padding(ctx, 0) &&
+        EVP_EncryptUpdate(ctx, out, &len, challenge, SCREEN_CHALLENGE_BYTES) &&
+        len == SCREEN_CHALLENGE_BYTES;
     EVP_CIPHER_CTX_free(ctx);
     return done ? 0
                 : poise_error_set(ENOTSUP, "answer the server", NULL,

@@ -61,10 +61,9 @@ static int read_cursor(struct screen_source *source, int32_t encoding,
 static int read_layout(struct screen_source *source, struct poise_buf *out)
 {
     int code = gather(source, LAYOUT_BYTES, out);
-    return code == 0
-               ? gather(source, (uint8_t)out->data[0] * (size_t)SCREEN_BYTES,
-                        out)
-               : code;
+    return code == 0 ? gather(source,
+                              (uint8_t)out->data[0] * (size_t)SCREEN_BYTES, out)
+                     : code;
 }
 
 static int read_name(struct screen_source *source, struct poise_buf *out)

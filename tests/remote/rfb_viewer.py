@@ -131,8 +131,13 @@ class Viewer:
     # -- what it says ------------------------------------------------------
 
     def set_format(self, fields):
+        """What comes before the fence is as it was."""
+        self.link.sendall(struct.pack(">BxxxBBBBHHHBBBxxx", 0, *fields) +
+                          struct.pack(">BxxxIB", 248, 1 << 31, 4) + b"then")
+        while (0, b"then") not in self.fences:
+            self.message()
+        self.fences.remove((0, b"then"))
         self.format = Format(fields)
-        self.link.sendall(struct.pack(">BxxxBBBBHHHBBBxxx", 0, *fields))
         self.rows = [[None] * self.width for _ in range(self.height)]
 
     def set_encodings(self, *numbers):

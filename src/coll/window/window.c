@@ -178,8 +178,8 @@ static int receive(struct poise_coll_window *window, int source, int tag,
     return 0;
 }
 
-static int send(struct poise_coll_window *window, int dest, int tag,
-                const void *data, size_t bytes)
+static int send_part(struct poise_coll_window *window, int dest, int tag,
+                     const void *data, size_t bytes)
 {
     window->stats.sent_bytes += bytes;
     return poise_world_send(window->world, dest, tag, data, bytes);
@@ -345,9 +345,10 @@ static int send_block(struct poise_coll_window *window, int step)
     int to = wrap(window, window->direct ? me + step : me + 1);
     /* Straight to everybody goes the same block each time. */
     int code = window->direct && step > 1 ? 0 : pack(window, which);
-    return code == 0 ? send(window, peer_in(window, to), tag_of(window, step),
-                            window->outgoing, window->outgoing_bytes)
-                     : code;
+    return code == 0
+               ? send_part(window, peer_in(window, to), tag_of(window, step),
+                           window->outgoing, window->outgoing_bytes)
+               : code;
 }
 
 static int receive_block(struct poise_coll_window *window, int step)
@@ -402,9 +403,9 @@ static int gather_parts(struct poise_coll_window *window)
     int count = window->first[window->group + 1] - window->first[window->group];
     int tag = TAG_PART + (int)(window->stats.exchanges % 2);
     if (window->index > 0) {
-        return send(window, members[0], tag,
-                    copy + window->offsets[window->rank],
-                    part_bytes(window, window->rank));
+        return send_part(window, members[0], tag,
+                         copy + window->offsets[window->rank],
+                         part_bytes(window, window->rank));
     }
     int code = 0;
     for (int i = 1; i < count && code == 0; i++) {
@@ -432,7 +433,7 @@ static int spread_whole(struct poise_coll_window *window)
     int code = 0;
     if (window->index == 0) {
         for (int i = 1; i < count && code == 0; i++) {
-            code = send(window, members[i], tag, copy, bytes);
+            code = send_part(window, members[i], tag, copy, bytes);
         }
         return code == 0 ? flush(window) : code;
     }

@@ -118,10 +118,10 @@ static bool is_marked(const struct poise_screen_picture *picture, uint32_t x,
 {
     const uint32_t *top = codec_at(picture, x, y);
     bool across = false, down = false;
-    for (uint32_t j = 0; j < HIGH && !(across && down); j++) {
+    for (uint32_t j = HIGH; j-- > 0 && !(across && down);) {
         const uint32_t *row = codec_at(picture, x, y + j);
-        down |= memcmp(row, top, WIDE * sizeof *row) != 0;
-        across |= memcmp(row, row + 1, (WIDE - 1) * sizeof *row) != 0;
+        down = down || memcmp(row, top, WIDE * sizeof *row) != 0;
+        across = across || memcmp(row, row + 1, (WIDE - 1) * sizeof *row) != 0;
     }
     return across && down;
 }
@@ -506,12 +506,21 @@ static int add_copy(struct codec_copies *copies, const struct codec_copy *copy)
     return 0;
 }
 
+static bool is_within(const struct hit *hit,
+                      const struct poise_screen_rect *rect)
+{
+    return hit->x >= rect->x && hit->y >= rect->y &&
+           hit->x + WIDE <= rect->x + rect->width &&
+           hit->y + HIGH <= rect->y + rect->height;
+}
+
 /* From each window that is still wrong, motion by motion. */
 static int take_hits(struct codec_motion *motion,
                      const struct codec_scene *scene, struct codec_copies *out)
 {
     int code = 0;
     unsigned vectors = 0;
+    struct poise_screen_rect refused = {0}; /* of this motion, the last one */
     uint64_t left =
         (uint64_t)scene->now->width * scene->now->height * CODEC_COPIED_MOST;
     for (size_t i = 0; i < motion->hit_count && code == 0 &&
@@ -520,8 +529,10 @@ static int take_hits(struct codec_motion *motion,
         const struct hit *hit = &motion->hits[i];
         if (i == 0 || by_motion(hit - 1, hit) != 0) {
             vectors++;
+            refused.width = 0;
         }
-        if (memcmp(codec_at(scene->shown, hit->x, hit->y + HIGH / 2),
+        if (is_within(hit, &refused) ||
+            memcmp(codec_at(scene->shown, hit->x, hit->y + HIGH / 2),
                    codec_at(scene->now, hit->x, hit->y + HIGH / 2),
                    WIDE * sizeof(uint32_t)) == 0) {
             continue;
@@ -534,6 +545,7 @@ static int take_hits(struct codec_motion *motion,
                                   .patch = hit->patch};
         if (copy.to.width == 0 || codec_area(&copy.to) > left ||
             !is_worth(scene->shown, scene->now, &copy.to)) {
+            refused = copy.to;
             continue;
         }
         copy.x = (uint32_t)((int64_t)copy.to.x + hit->dx);

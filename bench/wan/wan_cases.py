@@ -428,8 +428,8 @@ TUNED = [
     ("4 hosts of three ranks", "site a 4 lan 2ms 50Mbit\n", 12,
      ("flat", "binary", None)),
     ("three sites of two hosts",
-     "site a 2 lan 500us 50Mbit\nsite b 2 lan 500us 50Mbit\n"
-     "site c 2 lan 500us 50Mbit\nlink a b 3ms 50Mbit\n"
+     "site a 2 lan 1ms 50Mbit\nsite b 2 lan 1ms 50Mbit\n"
+     "site c 2 lan 1ms 50Mbit\nlink a b 3ms 50Mbit\n"
      "link b c 9ms 50Mbit\nlink a c 9ms 50Mbit\n", 6,
      ("binary", "flat", None)),
 ]

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include <poise/monitor_messages.h>
 #include <poise/query.h>
 
 #include "../temporary.h"
@@ -353,6 +354,38 @@ static void write_messages(const char *path, uint64_t ms)
     }
 }
 
+static void the_library_says_the_same(const char *path)
+{
+    struct poise_scope *scope;
+    struct poise_monitor_messages *messages;
+    struct poise_monitor_pair pairs[3];
+    assert_int_equal(poise_scope_create(path, NULL, &scope), 0);
+    assert_int_equal(poise_monitor_messages_create(scope, &messages), 0);
+    while (poise_scope_poll(scope, true) > 0) {
+    }
+    /* With the most waiting first, also if there is no room for all. */
+    for (size_t room = 3; room > 0; room--) {
+        assert_int_equal(poise_monitor_messages_pairs(messages, pairs, room),
+                         2);
+        assert_true(pairs[0].from == 1 && pairs[0].to == 0);
+    }
+    assert_int_equal(poise_monitor_messages_pairs(messages, pairs, 3), 2);
+    assert_true(pairs[0].messages == 11 && pairs[0].matched == 10 &&
+                pairs[0].bytes == 88);
+    assert_in_range(pairs[0].receiver_ns, 9999000, 10001000);
+    assert_true(pairs[0].receiver_waits == 10 && pairs[0].sender_waits == 0);
+    assert_true(pairs[1].from == 0 && pairs[1].messages == 1 &&
+                pairs[1].matched == 1 && pairs[1].receiver_ns == 0);
+    assert_in_range(pairs[1].sender_ns, 4999000, 5001000);
+    struct poise_monitor_unpaired unpaired =
+        poise_monitor_messages_unpaired(messages);
+    assert_true(unpaired.alone == 1 && unpaired.doubtful == 0 &&
+                unpaired.unplaced == 0);
+    poise_scope_destroy(scope);
+    poise_monitor_messages_destroy(messages);
+    poise_monitor_messages_destroy(NULL);
+}
+
 static void the_example_names_who_waits_for_whom(void **state)
 {
     (void)state;
@@ -379,6 +412,7 @@ static void the_example_names_who_waits_for_whom(void **state)
                         "rank 0 waited 15.000 ms for rank 1, in 11 messages\n"
                         "11 messages, 0 too close to say, 0 records lost\n");
     unlink(out);
+    the_library_says_the_same(path);
     unlink(path);
     strcat(path, ".1");
     unlink(path);

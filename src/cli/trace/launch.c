@@ -113,19 +113,22 @@ static int fork_child(char **line, const char *path, struct monitor_child *out)
 /* It watches the MPI's own collectives unless the environment asks for others.
  */
 static size_t fill(struct variables *set, const char *preload,
-                   const char *trace, const char *tree)
+                   const struct monitor_start *how)
 {
     static const char *const asks[] = {"POISE_TREE", "POISE_COLL_AFTER",
                                        "POISE_COLL_RULES"};
     size_t count = 0;
     bool asked = false;
     set[count++] = (struct variables){"LD_PRELOAD", preload};
-    set[count++] = (struct variables){"POISE_TRACE", trace};
+    set[count++] = (struct variables){"POISE_TRACE", how->trace};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         asked = asked || getenv(asks[i]);
     }
-    if (tree) {
-        set[count++] = (struct variables){"POISE_TREE_WATCH", tree};
+    if (how->messages) {
+        set[count++] = (struct variables){"POISE_TRACE_MESSAGES", "1"};
+    }
+    if (how->tree) {
+        set[count++] = (struct variables){"POISE_TREE_WATCH", how->tree};
     } else if (!asked) {
         set[count++] = (struct variables){"POISE_COLL_AFTER", "never"};
     }
@@ -133,10 +136,10 @@ static size_t fill(struct variables *set, const char *preload,
 }
 
 static int start(char **line, const char *path, const char *mpi,
-                 const char *trace, const char *tree, struct poise_buf *preload,
+                 const struct monitor_start *how, struct poise_buf *preload,
                  struct monitor_child *out)
 {
-    struct variables set[3];
+    struct variables set[4];
     char name[64];
     const char *owner = whose(path);
     snprintf(name, sizeof name, "libpoise-coll-%s.so", mpi);
@@ -145,7 +148,7 @@ static int start(char **line, const char *path, const char *mpi,
         return CLI_WRAPPER_FAILED;
     }
     cli_preload_others(preload);
-    size_t count = fill(set, poise_buf_str(preload), trace, tree);
+    size_t count = fill(set, poise_buf_str(preload), how);
     if (owner) {
         line = with_variables(line, owner, set, count);
     }
@@ -163,8 +166,8 @@ static int start(char **line, const char *path, const char *mpi,
     return status;
 }
 
-int monitor_start(char **line, const char *mpi, const char *trace,
-                  const char *tree, struct monitor_child *out)
+int monitor_start(char **line, const struct monitor_start *how,
+                  struct monitor_child *out)
 {
     char path[PATH_MAX];
     struct poise_buf preload = {0};
@@ -173,14 +176,14 @@ int monitor_start(char **line, const char *mpi, const char *trace,
         cli_say("trace run", "there is no program '%s'", line[0]);
         return NOT_FOUND;
     }
-    mpi = mpi ? mpi : whose(path);
+    const char *mpi = how->mpi ? how->mpi : whose(path);
     if (!mpi || (strcmp(mpi, "ompi") != 0 && strcmp(mpi, "mpich") != 0)) {
         cli_say("trace run", "%s '%s': say --mpi ompi or --mpi mpich",
                 mpi ? "there is no MPI" : "nothing tells the MPI of",
                 mpi ? mpi : line[0]);
         return CLI_WRAPPER_FAILED;
     }
-    int status = start(line, path, mpi, trace, tree, &preload, out);
+    int status = start(line, path, mpi, how, &preload, out);
     poise_buf_free(&preload);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "trace.h"
 
 #include <poise/monitor.h>
+#include <poise/monitor_messages.h>
 #include <poise/monitor_system.h>
 #include <poise/query.h>
 #include <poise/report.h>
@@ -34,6 +35,7 @@ void monitor_queries_json(const struct monitor_queries *queries,
 /** What a run came to. */
 struct monitor_run {
     const struct monitor_queries *queries;
+    const struct poise_monitor_messages *messages; /**< NULL: not asked for */
     const struct poise_monitor *monitor;
     const struct poise_monitor_system *system;
     struct poise_monitor_source source;
@@ -106,6 +108,16 @@ int monitor_paths_overlay(struct poise_page *page,
 int monitor_page(const struct monitor_run *run,
                  const struct monitor_details *details, struct poise_buf *out);
 
+/* ---- point-to-point messages -------------------------------------------- */
+
+int monitor_messages_text(const struct poise_monitor_messages *messages,
+                          struct poise_buf *out);
+int monitor_messages_json(const struct poise_monitor_messages *messages,
+                          struct poise_json *json);
+/** Of `size` ranks. */
+int monitor_messages_draw(const struct poise_monitor_messages *messages,
+                          int size, struct poise_page *page);
+
 /* ---- the live view ------------------------------------------------------ */
 
 /** What collectives do now, on stderr; the others are borrowed. */
@@ -143,7 +155,7 @@ struct monitor_wants {
     struct poise_strings queries;
     int64_t share; /**< per cent of a processor; 0: no limit */
     int when;      /**< see monitor_whens */
-    bool json, live;
+    bool json, live, messages;
 };
 /** What they are where nothing is said. */
 #define MONITOR_WANTS                                                          \
@@ -193,6 +205,10 @@ void monitor_wants_free(struct monitor_wants *wants);
                  "which follows FILE (POISE_TREE_WATCH); the best one stays "  \
                  "there",                                                      \
          .offset = offsetof(type, member.tune)},                               \
+        {POISE_OPTION_FLAG, .name = "messages",                                \
+         .help = "also point-to-point messages: who sends how much to whom, "  \
+                 "and who waits",                                              \
+         .offset = offsetof(type, member.messages)},                           \
         {POISE_OPTION_FLAG, .name = "live",                                    \
          .help =                                                               \
              "show each second who is late now: a table on a terminal, else "  \
@@ -228,12 +244,16 @@ struct monitor_child {
     int status; /**< as a shell would say it */
 };
 
-/** Start `line` with `trace` as POISE_TRACE of its ranks, `tree`, unless it is
- * NULL, as POISE_TREE_WATCH, and the preload of `mpi` (NULL: whose launcher
- * line[0] is) before their libraries. Reasons are printed; CLI_DONE, or the
- * exit code. */
-int monitor_start(char **line, const char *mpi, const char *trace,
-                  const char *tree, struct monitor_child *out);
+/** What ranks are started with. */
+struct monitor_start {
+    const char *mpi;   /**< whose preload; NULL: whose launcher it is */
+    const char *trace; /**< POISE_TRACE */
+    const char *tree;  /**< POISE_TREE_WATCH; NULL: none */
+    bool messages;     /**< POISE_TRACE_MESSAGES */
+};
+/** Start `line`. Reasons are printed; CLI_DONE, or the exit code. */
+int monitor_start(char **line, const struct monitor_start *how,
+                  struct monitor_child *out);
 /** Look whether it has ended; passes on what interrupted this command. */
 void monitor_look(struct monitor_child *child);
 

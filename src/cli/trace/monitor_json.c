@@ -160,6 +160,12 @@ int monitor_json(const struct monitor_run *run, struct poise_buf *out)
     if (run->queries && run->queries->count > 0) {
         monitor_queries_json(run->queries, &json);
     }
+    if (run->messages) {
+        int code = monitor_messages_json(run->messages, &json);
+        if (code < 0) {
+            return code;
+        }
+    }
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
     return out->error;

@@ -263,6 +263,9 @@ int monitor_page(const struct monitor_run *run,
          i++) {
         code = add_operation(page, run->operations[i], details);
     }
+    if (code == 0 && run->messages) {
+        code = monitor_messages_draw(run->messages, run->source.size, page);
+    }
     code = code < 0 ? code : monitor_paths_overlay(page, run);
     if (code == 0) {
         code = poise_page_html(page, out);

@@ -345,5 +345,8 @@ int monitor_text(const struct monitor_run *run, struct poise_buf *out)
     if (code == 0 && run->queries) {
         code = monitor_queries_text(run->queries, out);
     }
+    if (code == 0 && run->messages) {
+        code = monitor_messages_text(run->messages, out);
+    }
     return code < 0 ? code : out->error;
 }

@@ -25,6 +25,7 @@ struct monitor_watch {
     struct poise_monitor_system *system;
     int64_t spent_ns; /* of processor time, until the last nap */
     struct monitor_tune *tune;
+    struct poise_monitor_messages *messages;
 };
 
 /* ---- watching ----------------------------------------------------------- */
@@ -152,6 +153,7 @@ static int report(const struct monitor_watch *watch, int status)
     int code = monitor_gather(watch->monitor, watch->reader, watch->system,
                               status, &run);
     run.queries = &watch->queries;
+    run.messages = watch->messages;
     if (code < 0) {
         monitor_free(&run);
         return cli_fail(watch->command, code);
@@ -208,6 +210,9 @@ static int begin(struct monitor_watch *watch)
     if (code == 0 && (wants->timeline || wants->report)) {
         code = monitor_timeline_create(watch->monitor, &watch->timeline);
     }
+    if (code == 0 && wants->messages) {
+        code = poise_monitor_messages_create(watch->scope, &watch->messages);
+    }
     if (code == 0 && wants->tune) {
         code = monitor_tune_create(watch->command, watch->monitor, watch->scope,
                                    wants->tune, &watch->tune);
@@ -250,6 +255,7 @@ void monitor_watch_destroy(struct monitor_watch *watch)
         poise_monitor_system_destroy(watch->system);
         poise_monitor_reader_destroy(watch->reader);
         poise_scope_destroy(watch->scope);
+        poise_monitor_messages_destroy(watch->messages);
         poise_monitor_destroy(watch->monitor);
     }
     free(watch);

@@ -50,6 +50,7 @@ const struct poise_command cli_trace_run_command = {
         "poise trace run --query 'by host | mean(wait)' mpirun -n 8 ./prog\t"
         "ask\n"
         "poise trace run --live mpirun -n 8 ./prog\tand who is it now?\n"
+        "poise trace run --messages mpirun -n 8 ./prog\tand in messages?\n"
         "poise trace run --json -o r.json mpirun -n 8 ./prog\tfor programs\n"
         "poise trace run --trace t mpirun -n 8 ./prog\tkeep the records\n"
         "poise trace run --tune best.tree mpirun -n 8 ./prog\ttune its tree\n",
@@ -142,8 +143,11 @@ static int watch_and_report(const struct values *values,
     if (status != CLI_DONE) {
         return status;
     }
-    status = monitor_start(line, values->mpi, place->path,
-                           values->wants.tune ? tree : NULL, &child);
+    struct monitor_start how = {.mpi = values->mpi,
+                                .trace = place->path,
+                                .tree = values->wants.tune ? tree : NULL,
+                                .messages = values->wants.messages};
+    status = monitor_start(line, &how, &child);
     if (status == CLI_DONE) {
         status = monitor_watch_run(watch, has_ended, &child.status, &child);
         status = child.status != 0 ? child.status : status;

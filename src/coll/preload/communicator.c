@@ -4,6 +4,7 @@
  */
 #include "communicator.h"
 #include "events.h"
+#include "messages.h"
 #include "rules.h"
 #include "watch.h"
 
@@ -688,6 +689,7 @@ void preload_begin(void)
                         : AFTER_NEAR;
     if (any[TRACED]) {
         events_begin();
+        messages_begin();
     }
     preload.hopeless = preload.hopeless || preload.after == AFTER_NEVER;
     struct state *world =
@@ -725,6 +727,7 @@ static bool has_more_to_end(void)
 void preload_end(void)
 {
     preload.over = true;
+    messages_end();
     events_end();
     for (size_t i = 0; i < BUCKETS; i++) {
         while (preload.buckets[i]) {

@@ -588,6 +588,26 @@ void preload_count(enum entry entry, enum reason reason)
     __atomic_fetch_add(&preload.counts[entry][reason], 1, __ATOMIC_RELAXED);
 }
 
+/* States count for themselves, and are read without their threads' knowing. */
+uint64_t preload_calls(enum entry entry, bool by_tree)
+{
+    uint64_t calls = 0;
+    pthread_mutex_lock(&preload.lock);
+    for (int r = by_tree ? BY_TREE : BY_TREE + 1;
+         r < (by_tree ? BY_TREE + 1 : REASONS); r++) {
+        calls += __atomic_load_n(&preload.counts[entry][r], __ATOMIC_RELAXED);
+    }
+    for (size_t i = 0; i < BUCKETS && entry < SERVED; i++) {
+        for (struct state *s = preload.buckets[i]; s; s = s->next) {
+            calls +=
+                __atomic_load_n(by_tree ? &s->served[entry] : &s->early[entry],
+                                __ATOMIC_RELAXED);
+        }
+    }
+    pthread_mutex_unlock(&preload.lock);
+    return calls;
+}
+
 const char *preload_name(enum entry entry)
 {
     return entry_names[entry];

@@ -113,6 +113,8 @@ void preload_forget(MPI_Comm comm);
  * MPI's, too (above 0), of which its handler has to hear. */
 int preload_result(enum entry entry, const struct seat *seat, int code);
 void preload_count(enum entry entry, enum reason reason);
+/* How many so far, by trees or by the library. Any thread. */
+uint64_t preload_calls(enum entry entry, bool by_tree);
 /* "Barrier", ... */
 const char *preload_name(enum entry entry);
 /* A communicator of this process alone, which returns errors. */

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 
+import flow_hosts
 import plot
 from measure import BUILD, POISE
 
@@ -376,7 +377,8 @@ def recover(folder, figures):
 
 
 CASES = {"flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
-         "flow-adapt": adapt, "flow-grain": grain, "flow-recover": recover}
+         "flow-adapt": adapt, "flow-grain": grain, "flow-recover": recover,
+         "flow-sites": flow_hosts.sites, "flow-many": flow_hosts.many}
 
 
 def expand(names):

@@ -228,7 +228,7 @@ void flow_links_tidy(struct flow_link **links);
 int flow_link_receive(struct flow_link *link, const struct flow_self *self);
 void flow_link_close(struct flow_link *link, void *owner);
 
-/** A report is some 10 us of work for the map (bench/flow/many.py counts it), a
+/** A report is some 10 us of work for the map (`bench/run --case flow-many`), a
  * word of its state to a node as much. So that all of them together leave it
  * time, nothing is said more often than so, times how many nodes there are. */
 #define FLOW_SHARE_NS UINT64_C(20000)

@@ -184,6 +184,9 @@ static void test_block_states(void **state)
     for (unsigned long walk = 0; walk < all; walk++) {
         struct flow_block blocks[2] = {0};
         unsigned long rest = walk;
+        struct flow_more more[2] = {flow_no_more, flow_no_more};
+        blocks[0].more = &more[0];
+        blocks[1].more = &more[1];
         node.seeking = NULL;
         for (int i = 0; i < STEPS; i++, rest /= CHOICES) {
             struct flow_block *block = &blocks[rest % CHOICES % 2];
@@ -196,8 +199,8 @@ static void test_block_states(void **state)
             assert_int_equal(block->state, may ? to : from);
             unsigned listed = 0;
             for (struct flow_block **at = &node.seeking; *at;
-                 at = &(*at)->next_seeking) {
-                assert_ptr_equal((*at)->seeking_at, at);
+                 at = &(*at)->more->next_seeking) {
+                assert_ptr_equal((*at)->more->seeking_at, at);
                 assert_int_equal((*at)->state, FLOW_SOUGHT);
                 listed++;
             }

@@ -195,11 +195,5 @@ uint64_t flow_job_fingerprint(const struct poise_flow_job *job)
 
 void flow_segment_free(struct flow_segment *segment)
 {
-    for (int64_t v = 0; segment->rows && v < segment->to - segment->from; v++) {
-        free(segment->rows[v]);
-    }
-    free(segment->rows);
-    free(segment->mine);
-    free(segment->is_mine);
     free(segment->owner);
 }

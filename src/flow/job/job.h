@@ -7,6 +7,8 @@
 
 #include <poise/flow.h>
 
+#include <stdatomic.h>
+
 #define FLOW_NOBODY UINT16_MAX
 
 /** An address as the runtime handles it: `place` is the row-major number of
@@ -65,24 +67,17 @@ int flow_partition_weighted(const struct poise_flow_chunk *shape,
                             unsigned nodes, uint16_t *owner);
 
 /** A range of versions of a file and the owners of its places. The second half
- * is about those that are this node's own. */
+ * is a node's. */
 struct flow_segment {
     uint32_t file;
     int64_t from, to;
     uint16_t *owner; /**< [places], owned */
 
-    bool *is_mine;  /**< [places]: among `mine`, owned */
-    uint64_t *mine; /**< places of this node in order of preference, owned */
-    uint64_t mine_count;
-    int64_t low;            /**< all own blocks below are done */
-    int64_t open_to;        /**< tasks were made below */
-    struct flow_row **rows; /**< [to - from], owned; NULL: not begun, or over */
-};
-
-/** Which blocks of one version are done. */
-struct flow_row {
-    uint64_t left;   /**< own ones that are not */
-    uint64_t bits[]; /**< by place */
+    struct flow_own *own; /**< its own places; NULL: not taken over; owned */
+    _Atomic int64_t low;  /**< all own blocks below are done */
+    int64_t open_to;      /**< tasks were made below */
+    /** [to - from], owned; NULL: none of its blocks is here. */
+    _Atomic(struct flow_row *) *rows;
 };
 
 /** Check a job and make the segments that hold from the start, sorted by
@@ -92,6 +87,7 @@ int flow_job_check(const struct poise_flow_job *job, unsigned nodes);
 int flow_job_segments(const struct poise_flow_job *job, uint32_t file,
                       unsigned nodes, const uint8_t *borders,
                       struct poise_buf *segments);
+/** Free its owners; of a node's half nothing is left. */
 void flow_segment_free(struct flow_segment *segment);
 /** What tells a job from another one: its files' shapes, and its digest. */
 uint64_t flow_job_fingerprint(const struct poise_flow_job *job);

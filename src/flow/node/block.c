@@ -3,12 +3,66 @@
  * done: own blocks are counted down as they are computed, and another node
  * keeps a copy of its own for those that it computes, so that sending it once
  * is all that it is kept for.
+ *
+ * Here is what takes who has the node. Own blocks lie in rows (row.c) and are
+ * most often written and freed inside (common.c); all others, and own ones that
+ * are computed again, in a hash table.
  */
 #include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+/** Versions beyond those that are open for which rows are made: other nodes are
+ * that far ahead of this one, and not more. */
+#define ROWS_AHEAD 8
+
+const struct flow_more flow_no_more = {.keep_to = -1};
+const struct flow_edge flow_closed_edge;
+
+struct flow_key flow_block_key(const struct flow_block *block)
+{
+    const struct flow_row *row = block->row;
+    return row ? (struct flow_key){row->file, row->version,
+                                   row->own->mine[block - row->blocks]}
+               : block->more->key;
+}
+
+struct flow_more *flow_more_make(struct flow_block *block)
+{
+    if (!block->more && (block->more = poise_alloc(1, sizeof *block->more))) {
+        block->more->keep_to = -1;
+    }
+    return block->more;
+}
+
+void flow_block_take(struct flow_block *block)
+{
+    flow_life_set(&block->life, flow_life_word(&block->life) + FLOW_REF);
+}
+
+void flow_block_give(struct flow_block *block)
+{
+    flow_life_set(&block->life, flow_life_word(&block->life) - FLOW_REF);
+}
+
+void flow_block_hold(struct flow_block *block)
+{
+    flow_life_set(&block->life, flow_life_word(&block->life) | FLOW_LIFE_HELD);
+}
+
+void flow_block_untask(struct flow_block *block)
+{
+    block->task = NULL;
+    flow_life_set(&block->life, flow_life_word(&block->life) & ~FLOW_LIFE_OPEN);
+}
+
+static void set_uses(struct flow_block *block, uint64_t uses)
+{
+    flow_life_set(&block->life,
+                  (flow_life_word(&block->life) & ~FLOW_USES) + uses);
+}
 
 /* ---- the table ---------------------------------------------------------- */
 
@@ -19,12 +73,21 @@ static uint64_t key_hash(const struct flow_key *key)
         ((uint64_t)key->file << 56));
 }
 
+static bool in_use(const struct flow_block *block)
+{
+    return flow_life_word(&block->life) != FLOW_LIFE_EMPTY || block->more;
+}
+
 struct flow_block *flow_block_find(const struct flow_node *node,
                                    const struct flow_key *key)
 {
-    struct flow_block *block = node->table[key_hash(key) & node->table_mask];
-    while (block && !flow_key_same(&block->key, key)) {
-        block = block->next;
+    struct flow_block *block = flow_row_block(node, key);
+    if (block && in_use(block)) {
+        return block;
+    }
+    block = node->table[key_hash(key) & node->table_mask];
+    while (block && !flow_key_same(&block->more->key, key)) {
+        block = block->more->next;
     }
     return block;
 }
@@ -39,9 +102,9 @@ static int table_grow(struct flow_node *node)
     }
     for (uint64_t i = 0; i <= node->table_mask; i++) {
         for (struct flow_block *b = node->table[i], *next; b; b = next) {
-            uint64_t at = key_hash(&b->key) & mask;
-            next = b->next;
-            b->next = table[at];
+            uint64_t at = key_hash(&b->more->key) & mask;
+            next = b->more->next;
+            b->more->next = table[at];
             table[at] = b;
         }
     }
@@ -51,77 +114,197 @@ static int table_grow(struct flow_node *node)
     return 0;
 }
 
-struct flow_block *flow_block_get(struct flow_node *node,
-                                  const struct flow_key *key)
+static struct flow_block *table_add(struct flow_node *node,
+                                    const struct flow_key *key)
 {
-    struct flow_block *block = flow_block_find(node, key);
-    if (block) {
-        return block;
-    }
+    struct flow_block *block = node->unused_blocks;
     if (node->block_count > node->table_mask && table_grow(node) < 0) {
         return NULL;
     }
-    block = node->unused_blocks;
     if (block) {
-        node->unused_blocks = block->next;
+        struct flow_more *more = block->more;
+        node->unused_blocks = more->next;
         memset(block, 0, sizeof *block);
+        *more = flow_no_more;
+        block->more = more;
     } else {
         block = poise_alloc(1, sizeof *block);
-    }
-    if (!block) {
-        return NULL;
+        if (!block || !flow_more_make(block)) {
+            free(block);
+            return NULL;
+        }
     }
     uint64_t at = key_hash(key) & node->table_mask;
-    block->key = *key;
-    block->keep_to = block->newest = -1;
-    block->role = flow_owner(node, key) == node->id ? FLOW_OWN : FLOW_FOREIGN;
-    block->next = node->table[at];
+    block->more->key = *key;
+    block->more->next = node->table[at];
     node->table[at] = block;
     node->block_count++;
     return block;
 }
 
+/* Its place in its row, if it is an own one that was not there before. */
+static int row_add(struct flow_node *node, const struct flow_key *key,
+                   struct flow_block **out)
+{
+    struct flow_segment *segment =
+        flow_segment_of(node, key->file, key->version);
+    *out = NULL;
+    if (!flow_is_mine(node, key) || flow_is_done(node, key) ||
+        key->version < segment->low) {
+        return 0;
+    }
+    if (key->version - segment->open_to >= node->window + ROWS_AHEAD) {
+        return 0;
+    }
+    if (!flow_row_make(node, segment, key->version)) {
+        return -ENOMEM;
+    }
+    *out = flow_row_block(node, key);
+    return 0;
+}
+
+void flow_block_is_early(struct flow_node *node, struct flow_block *block)
+{
+    node->early += !block->early;
+    block->early = true;
+}
+
+struct flow_block *flow_block_get(struct flow_node *node,
+                                  const struct flow_key *key)
+{
+    struct flow_block *block = flow_block_find(node, key);
+    if (block || row_add(node, key, &block) < 0) {
+        return block;
+    }
+    if (!block && !(block = table_add(node, key))) {
+        return NULL;
+    }
+    block->newest = -1;
+    block->role = flow_owner(node, key) == node->id ? FLOW_OWN : FLOW_FOREIGN;
+    if (!block->row && block->role == FLOW_OWN) {
+        flow_block_is_early(node, block);
+    }
+    return block;
+}
+
+/* What it had is given back; one of a row is EMPTY. */
 static void block_free(struct flow_node *node, struct flow_block *block)
 {
     if (block->made) {
         block->made->next = node->trash;
         node->trash = block->made;
     }
-    free(block->readers);
-    block->next = node->unused_blocks;
-    node->unused_blocks = block;
+    if (block->more) {
+        free(block->more->readers);
+    }
+    if (!block->row) {
+        block->more->next = node->unused_blocks;
+        node->unused_blocks = block;
+        return;
+    }
+    free(block->more);
+    block->made = NULL;
+    block->more = NULL;
+    block->newest = -1;
+    block->state = FLOW_UNSOUGHT;
+    block->result = FLOW_NO_RESULT;
+    block->orphaned = block->gone = false;
+    atomic_store_explicit(&block->waiters, NULL, memory_order_relaxed);
+    flow_life_set(&block->life, FLOW_LIFE_EMPTY);
+}
+
+static void table_remove(struct flow_node *node, struct flow_block *block)
+{
+    struct flow_block **at =
+        &node->table[key_hash(&block->more->key) & node->table_mask];
+    while (*at != block) {
+        at = &(*at)->more->next;
+    }
+    *at = block->more->next;
+    node->block_count--;
+    node->early -= block->early;
+    block->early = false;
+}
+
+static bool is_kept(const struct flow_node *node,
+                    const struct flow_block *block)
+{
+    const struct flow_more *more = flow_more_of(block);
+    return more->unsent > 0 || block->unresolved ||
+           block->state == FLOW_SOUGHT ||
+           (more->keep_to >= 0 && more->keep_to >= node->line);
 }
 
 void flow_block_release(struct flow_node *node, struct flow_block *block)
 {
-    bool kept = block->keep_to >= 0 && block->keep_to >= node->line;
-    if (block->refs > 0 || block->task ||
-        block->result == FLOW_RESULT_PENDING ||
-        (!block->gone &&
-         (block->uses > 0 || block->unsent > 0 || block->unresolved ||
-          block->state == FLOW_SOUGHT || kept))) {
+    uint64_t word = flow_life_word(&block->life);
+    if (flow_life_refs(word) > 0 || block->task ||
+        block->result == FLOW_RESULT_PENDING) {
         return;
     }
     if (!block->gone) {
-        struct flow_block **at =
-            &node->table[key_hash(&block->key) & node->table_mask];
-        while (*at != block) {
-            at = &(*at)->next;
+        if (is_kept(node, block)) {
+            return;
         }
-        *at = block->next;
-        node->block_count--;
+        flow_life_set(&block->life, word & ~FLOW_LIFE_HELD);
+        if (flow_life_uses(word) > 0) {
+            return;
+        }
         if (block->role == FLOW_OWN && block->newest > node->forgot) {
             node->forgot = block->newest;
         }
+        if (!block->row) {
+            table_remove(node, block);
+        }
     }
     if (block->made) {
-        bool full = node->options->memory_bytes > 0 &&
-                    node->bytes > node->options->memory_bytes;
+        uint64_t most = node->options->memory_bytes;
+        bool full = most > 0 && node->bytes > most;
         node->bytes -= block->made->len;
         node->stats.freed++;
-        if (full && node->idle > 0 &&
-            node->bytes <= node->options->memory_bytes) {
+        if (full && node->idle > 0 && node->bytes <= most) {
             pthread_cond_broadcast(&node->work);
+        }
+    }
+    block_free(node, block);
+}
+
+struct flow_block *flow_walk_next(const struct flow_node *node,
+                                  struct flow_walk *walk)
+{
+    struct flow_block *block;
+    if (!walk->row && !walk->in_table) {
+        walk->row = node->rows;
+        walk->in_table = !walk->row;
+    }
+    while (walk->row) {
+        while (walk->at < walk->row->own->count) {
+            block = &walk->row->blocks[walk->at++];
+            if (in_use(block)) {
+                return block;
+            }
+        }
+        walk->at = 0;
+        walk->row = walk->row->next;
+        walk->in_table = !walk->row;
+    }
+    while (!walk->next && walk->bucket <= node->table_mask) {
+        walk->next = node->table[walk->bucket++];
+    }
+    block = walk->next;
+    if (block) {
+        walk->next = block->more->next;
+    }
+    return block;
+}
+
+static void block_clear(struct flow_node *node, struct flow_block *block)
+{
+    struct poise_flow_task *task = block->task;
+    if (task) {
+        flow_task_clear(task);
+        if (!task->of_slab) {
+            free(task);
         }
     }
     block_free(node, block);
@@ -129,25 +312,23 @@ void flow_block_release(struct flow_node *node, struct flow_block *block)
 
 void flow_block_clear(struct flow_node *node)
 {
-    for (uint64_t i = 0; node->table && i <= node->table_mask; i++) {
-        while (node->table[i]) {
-            struct flow_block *block = node->table[i];
-            node->table[i] = block->next;
-            if (block->task) {
-                flow_task_tidy(block->task);
-                if (block->task->edges != block->task->few) {
-                    free(block->task->edges);
-                }
-                free(block->task);
-            }
-            block_free(node, block);
+    struct flow_walk walk = {0};
+    struct flow_block *block;
+    while (node->table && (block = flow_walk_next(node, &walk))) {
+        block_clear(node, block);
+    }
+    for (struct flow_row *row = node->gone_rows; row; row = row->next) {
+        for (uint32_t i = 0; i < row->own->count; i++) {
+            block_clear(node, &row->blocks[i]);
         }
     }
     while (node->unused_blocks) {
-        struct flow_block *block = node->unused_blocks;
-        node->unused_blocks = block->next;
-        free(block);
+        struct flow_block *next = node->unused_blocks->more->next;
+        free(node->unused_blocks->more);
+        free(node->unused_blocks);
+        node->unused_blocks = next;
     }
+    flow_rows_clear(node);
     flow_trash_free(flow_node_trash(node));
     free(node->table);
     node->table = NULL;
@@ -156,36 +337,52 @@ void flow_block_clear(struct flow_node *node)
 
 void flow_block_sweep(struct flow_node *node)
 {
-    for (uint64_t i = 0; i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i], *next; b; b = next) {
-            next = b->next;
-            if (b->keep_to >= 0) {
-                flow_block_release(node, b);
-            }
+    struct flow_walk walk = {0};
+    struct flow_block *block;
+    while ((block = flow_walk_next(node, &walk))) {
+        if (flow_more_of(block)->keep_to >= 0) {
+            flow_block_release(node, block);
         }
     }
 }
 
+/* Who needs it, or has it, is forgotten; of what is right nothing is lost. */
+static void block_rollback(struct flow_node *node, struct flow_block *block,
+                           int64_t line)
+{
+    struct flow_key key = flow_block_key(block);
+    bool stays = block->made && key.version <= line &&
+                 flow_more_of(block)->keep_to >= line;
+    set_uses(block, 0);
+    block->unresolved = false;
+    if (block->more) {
+        /* Copies on their way are not kept. */
+        block->more->unsent = block->more->reader_count = 0;
+        block->more->copied = 0;
+    }
+    if (stays) {
+        return;
+    }
+    if (block->row && key.version <= line) {
+        /* Its row stays, and so does it while somebody has it in hand. */
+        block->newest = -1;
+        flow_block_release(node, block);
+        return;
+    }
+    if (!block->row) {
+        table_remove(node, block);
+    }
+    block->gone = true;
+    flow_block_release(node, block);
+}
+
 void flow_block_rollback(struct flow_node *node, int64_t line)
 {
+    struct flow_walk walk = {0};
+    struct flow_block *block;
     node->seeking = node->unresolved = NULL;
-    for (uint64_t i = 0; i <= node->table_mask; i++) {
-        struct flow_block **at = &node->table[i];
-        while (*at) {
-            struct flow_block *block = *at;
-            block->uses = block->unsent = block->reader_count = 0;
-            block->unresolved = false;
-            block->copied = 0; /* copies on their way are not kept */
-            if (block->made && block->key.version <= line &&
-                block->keep_to >= line) {
-                at = &block->next;
-                continue;
-            }
-            *at = block->next;
-            node->block_count--;
-            block->gone = true;
-            flow_block_release(node, block);
-        }
+    while ((block = flow_walk_next(node, &walk))) {
+        block_rollback(node, block, line);
     }
 }
 
@@ -205,19 +402,24 @@ int flow_block_become(struct flow_node *node, struct flow_block *block,
                                "from %d to %d", (int)block->state, (int)state);
     }
 #undef TO
+    if (state == FLOW_SOUGHT && !flow_more_make(block)) {
+        return -ENOMEM;
+    }
+    struct flow_more *more = block->more;
     if (block->state == FLOW_SOUGHT) {
-        *block->seeking_at = block->next_seeking;
-        if (block->next_seeking) {
-            block->next_seeking->seeking_at = block->seeking_at;
+        *more->seeking_at = more->next_seeking;
+        if (more->next_seeking) {
+            more->next_seeking->more->seeking_at = more->seeking_at;
         }
     }
     if (state == FLOW_SOUGHT) {
-        block->next_seeking = node->seeking;
-        block->seeking_at = &node->seeking;
+        more->next_seeking = node->seeking;
+        more->seeking_at = &node->seeking;
         if (node->seeking) {
-            node->seeking->seeking_at = &block->next_seeking;
+            node->seeking->more->seeking_at = &more->next_seeking;
         }
         node->seeking = block;
+        flow_block_hold(block);
     }
     block->state = state;
     return 0;
@@ -235,24 +437,29 @@ int flow_block_seek(struct flow_node *node, struct flow_block *block)
 /* The entry of a node among the readers, made if need be; NULL: no memory. */
 static struct flow_reader *reader_of(struct flow_block *block, uint16_t node)
 {
-    for (uint32_t i = 0; i < block->reader_count; i++) {
-        if (block->readers[i].node == node) {
-            return &block->readers[i];
+    struct flow_more *more = flow_more_make(block);
+    for (uint32_t i = 0; more && i < more->reader_count; i++) {
+        if (more->readers[i].node == node) {
+            return &more->readers[i];
         }
     }
-    if (block->reader_count == block->reader_cap) {
-        uint32_t cap = block->reader_cap ? 2 * block->reader_cap : 2;
+    if (more && more->reader_count == more->reader_cap) {
+        uint32_t cap = more->reader_cap ? 2 * more->reader_cap : 2;
         struct flow_reader *readers =
-            poise_realloc(block->readers, cap, sizeof *readers);
+            poise_realloc(more->readers, cap, sizeof *readers);
         if (!readers) {
             return NULL;
         }
-        block->readers = readers;
-        block->reader_cap = cap;
+        more->readers = readers;
+        more->reader_cap = cap;
     }
-    block->unsent++;
-    block->readers[block->reader_count] = (struct flow_reader){.node = node};
-    return &block->readers[block->reader_count++];
+    if (!more) {
+        return NULL;
+    }
+    more->unsent++;
+    flow_block_hold(block);
+    more->readers[more->reader_count] = (struct flow_reader){.node = node};
+    return &more->readers[more->reader_count++];
 }
 
 static int reader_send(struct flow_node *node, struct flow_block *block,
@@ -260,7 +467,7 @@ static int reader_send(struct flow_node *node, struct flow_block *block,
 {
     if (!reader->sent) {
         reader->sent = true;
-        block->unsent--;
+        block->more->unsent--;
     }
     reader->asked = false;
     return node->net->send(node->net, reader->node, block);
@@ -281,7 +488,8 @@ int flow_block_request(struct flow_node *node, const struct flow_key *key,
     }
     if (reader->sent) {
         reader->sent = false;
-        block->unsent++;
+        block->more->unsent++;
+        flow_block_hold(block);
     }
     reader->asked = true;
     return flow_block_seek(node, block);
@@ -291,6 +499,7 @@ int flow_block_request(struct flow_node *node, const struct flow_key *key,
 static int count_dependent(struct flow_node *node, struct flow_block *block,
                            const struct flow_key *key)
 {
+    uint64_t word = flow_life_word(&block->life);
     uint16_t owner = flow_owner(node, key);
     if (owner == FLOW_NOBODY) {
         return 1;
@@ -299,7 +508,7 @@ static int count_dependent(struct flow_node *node, struct flow_block *block,
         return 0; /* done before all went back to that line */
     }
     if (owner == node->id) {
-        block->uses += !flow_is_done(node, key);
+        flow_life_set(&block->life, word + !flow_is_done(node, key));
     } else if (block->role == FLOW_OWN && !reader_of(block, owner)) {
         return -ENOMEM;
     }
@@ -310,7 +519,8 @@ static bool is_result(const struct flow_node *node,
                       const struct flow_block *block, int known)
 {
     const struct poise_flow_app *app = &node->job->app;
-    const struct poise_flow_chunk *shape = flow_file(node, block->key.file);
+    struct flow_key key = flow_block_key(block);
+    const struct poise_flow_chunk *shape = flow_file(node, key.file);
     struct poise_flow_address address;
     if (block->role != FLOW_OWN || block->result != FLOW_NO_RESULT) {
         return false;
@@ -318,16 +528,20 @@ static bool is_result(const struct flow_node *node,
     if (known > 0 && node->list.count == 0) {
         return true;
     }
-    flow_shape_address(shape, &block->key, &address);
+    flow_shape_address(shape, &key, &address);
     return app->is_result && app->is_result(&address, shape, app->arg);
 }
 
-static void output_add(struct flow_node *node, struct flow_block *block)
+static int output_add(struct flow_node *node, struct flow_block *block)
 {
+    if (!flow_more_make(block)) {
+        return -ENOMEM;
+    }
     block->result = FLOW_RESULT_PENDING;
-    block->next_output = NULL;
+    block->more->next_output = NULL;
+    flow_block_hold(block);
     if (node->outputs_last) {
-        node->outputs_last->next_output = block;
+        node->outputs_last->more->next_output = block;
     } else {
         node->outputs = block;
     }
@@ -336,6 +550,7 @@ static void output_add(struct flow_node *node, struct flow_block *block)
     if (node->net) {
         node->net->notify(node->net);
     }
+    return 0;
 }
 
 /* Up to a line, what versions after it need is kept until a line after those is
@@ -344,25 +559,30 @@ static void output_add(struct flow_node *node, struct flow_block *block)
 int flow_block_keep(struct flow_node *node, struct flow_block *block)
 {
     if (!node->net || block->role != FLOW_OWN ||
-        block->key.version > node->next_line ||
+        flow_block_key(block).version > node->next_line ||
         block->newest <= node->next_line) {
         return 0;
     }
+    struct flow_more *more = flow_more_make(block);
+    if (!more) {
+        return -ENOMEM;
+    }
     int64_t to =
         block->newest < INT64_MAX ? block->newest - 1 : node->next_line;
-    block->keep_to = to > block->keep_to ? to : block->keep_to;
+    more->keep_to = to > more->keep_to ? to : more->keep_to;
+    flow_block_hold(block);
     return node->net->copy(node->net, block);
 }
 
 /* Find out who depends on a block: all for which it is kept. */
 static int block_forward(struct flow_node *node, struct flow_block *block)
 {
-    struct flow_key key;
+    struct flow_key key = flow_block_key(block);
     int64_t newest = -1;
-    int known = flow_ask(node, &block->key, POISE_FLOW_FORWARD);
+    int known = flow_ask(node, &key, POISE_FLOW_FORWARD);
     int code = known < 0 ? known : 0;
     bool open_ended = known == 0;
-    block->uses = 0;
+    set_uses(block, 0);
     for (size_t i = 0; code >= 0 && known > 0 && i < node->list.count; i++) {
         code = flow_key_of(node->job, &node->list.items[i], &key);
         if (code == 0) {
@@ -374,13 +594,17 @@ static int block_forward(struct flow_node *node, struct flow_block *block)
     if (code < 0) {
         return code;
     }
-    if (is_result(node, block, known)) {
-        output_add(node, block);
+    if (is_result(node, block, known) && output_add(node, block) < 0) {
+        return -ENOMEM;
     }
     if (open_ended && !block->unresolved) {
+        if (!flow_more_make(block)) {
+            return -ENOMEM;
+        }
         block->unresolved = true;
-        block->next_unresolved = node->unresolved;
+        block->more->next_unresolved = node->unresolved;
         node->unresolved = block;
+        flow_block_hold(block);
     }
     block->newest = known > 0 ? newest : INT64_MAX;
     return flow_block_keep(node, block);
@@ -393,7 +617,7 @@ int flow_block_resolve(struct flow_node *node)
     node->unresolved = NULL;
     while (list) {
         struct flow_block *block = list;
-        list = block->next_unresolved;
+        list = block->more->next_unresolved;
         block->unresolved = false;
         if (code == 0) {
             code = block_forward(node, block);
@@ -408,21 +632,22 @@ int flow_block_resolve(struct flow_node *node)
 /* It is this node's now. */
 static int adopt(struct flow_node *node, struct flow_block *block)
 {
-    if (block->role != FLOW_FOREIGN || !flow_is_mine(node, &block->key)) {
+    struct flow_key key = flow_block_key(block);
+    if (block->role != FLOW_FOREIGN || !flow_is_mine(node, &key)) {
         return 0;
     }
     block->role = FLOW_OWN;
-    return flow_is_done(node, &block->key) ? 0
-                                           : flow_mark_done(node, &block->key);
+    return flow_is_done(node, &key) ? 0 : flow_mark_done(node, &key);
 }
 
 static bool is_adopted(const struct flow_block *block,
                        const struct flow_segment *of)
 {
+    struct flow_key key = flow_block_key(block);
     return block->made &&
-           (!of ||
-            (block->key.file == of->file && block->key.version >= of->from &&
-             block->key.version < of->to && of->is_mine[block->key.place]));
+           (!of || (key.file == of->file && key.version >= of->from &&
+                    key.version < of->to &&
+                    of->own->index[key.place] != FLOW_NOT_MINE));
 }
 
 /* First all of them are done, and then their dependents are counted: a block is
@@ -430,20 +655,15 @@ static bool is_adopted(const struct flow_block *block,
 int flow_block_adopt(struct flow_node *node, const struct flow_segment *of)
 {
     int code = 0;
-    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; code == 0 && b;
-             b = b->next) {
-            code = is_adopted(b, of) ? adopt(node, b) : 0;
-        }
+    struct flow_walk all = {0}, again = {0};
+    struct flow_block *block;
+    while (code == 0 && (block = flow_walk_next(node, &all))) {
+        code = is_adopted(block, of) ? adopt(node, block) : 0;
     }
-    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i], *next; code == 0 && b;
-             b = next) {
-            next = b->next;
-            if (is_adopted(b, of)) {
-                code = block_forward(node, b);
-                flow_block_release(node, b);
-            }
+    while (code == 0 && (block = flow_walk_next(node, &again))) {
+        if (is_adopted(block, of)) {
+            code = block_forward(node, block);
+            flow_block_release(node, block);
         }
     }
     return code;
@@ -459,8 +679,9 @@ static int retire(struct flow_node *node, const struct flow_key *key)
         code = flow_key_of(node->job, &node->list.items[i], &other);
         struct flow_block *block =
             code == 0 ? flow_block_find(node, &other) : NULL;
-        if (block && block->made && block->uses > 0) {
-            block->uses--;
+        uint64_t word = block ? flow_life_word(&block->life) : 0;
+        if (block && block->made && flow_life_uses(word) > 0) {
+            flow_life_set(&block->life, word - FLOW_USE);
             flow_block_release(node, block);
         }
         code = code < 0 ? code : 1;
@@ -478,8 +699,8 @@ static int write_again(struct flow_node *node, struct flow_block *block,
     free(made);
     if (!same) {
         struct poise_flow_address address;
-        flow_shape_address(flow_file(node, block->key.file), &block->key,
-                           &address);
+        struct flow_key key = flow_block_key(block);
+        flow_shape_address(flow_file(node, key.file), &key, &address);
         return flow_error(node->job, EEXIST, "write block", &address,
                           "it was written before, with other bytes");
     }
@@ -489,17 +710,18 @@ static int write_again(struct flow_node *node, struct flow_block *block,
 /* Wake the tasks and send to the nodes that waited. */
 static int notify_waiters(struct flow_node *node, struct flow_block *block)
 {
-    struct flow_edge *waiters = block->waiters;
+    struct flow_edge *waiters = atomic_exchange_explicit(
+        &block->waiters, flow_closed(), memory_order_acq_rel);
     int code = 0;
-    block->waiters = NULL;
     while (code == 0 && waiters) {
         struct flow_edge *edge = waiters;
         waiters = edge->next;
         code = flow_task_met(edge->task);
     }
-    for (uint32_t i = 0; code == 0 && i < block->reader_count; i++) {
-        if (block->readers[i].asked) {
-            code = reader_send(node, block, &block->readers[i]);
+    struct flow_more *more = block->more;
+    for (uint32_t i = 0; code == 0 && more && i < more->reader_count; i++) {
+        if (more->readers[i].asked) {
+            code = reader_send(node, block, &more->readers[i]);
         }
     }
     return code;
@@ -511,8 +733,8 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
     uint16_t owner = flow_owner(node, key);
     bool mine = owner == node->id && flow_is_mine(node, key);
     bool done = mine && flow_is_done(node, key);
-    bool aside =
-        mine && !done && (!task || !flow_key_same(key, &task->block->key));
+    struct flow_key of_task = task ? flow_block_key(task->block) : *key;
+    bool aside = mine && !done && (!task || !flow_key_same(key, &of_task));
     if (task && owner != node->id && owner != FLOW_NOBODY) {
         return node->net->put(node->net, owner, key, made);
     }
@@ -526,14 +748,12 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
     }
     block->made = made;
     block->role = done ? FLOW_OWN_AGAIN : mine ? FLOW_OWN : FLOW_FOREIGN;
-    node->bytes += made->len;
-    if (node->bytes > node->stats.peak_bytes) {
-        node->stats.peak_bytes = node->bytes;
-    }
+    flow_node_add_bytes(node, (int64_t)made->len);
     if (key->version > node->files[key->file].newest) {
         node->files[key->file].newest = key->version;
     }
-    block->refs++;
+    flow_life_set(&block->life,
+                  (flow_life_word(&block->life) | FLOW_LIFE_HERE) + FLOW_REF);
     int code = flow_block_become(node, block, FLOW_HERE);
     if (block->task && block->task != task) {
         flow_task_drop(block->task);
@@ -550,7 +770,7 @@ int flow_block_write(struct flow_node *node, const struct flow_key *key,
     if (code == 0 && mine && !done) {
         code = flow_mark_done(node, key);
     }
-    block->refs--;
+    flow_block_give(block);
     flow_block_release(node, block);
     return code;
 }

@@ -11,9 +11,9 @@
 /* Chosen by address: the same blocks on every node and in every run. */
 static bool is_chosen(const struct poise_flow_task *task)
 {
-    const struct flow_key *key = &task->block->key;
-    uint64_t dice = poise_hash_u64(key->place * UINT64_C(0x9e3779b97f4a7c15) +
-                                   (uint64_t)key->version + 1);
+    struct flow_key key = flow_block_key(task->block);
+    uint64_t dice = poise_hash_u64(key.place * UINT64_C(0x9e3779b97f4a7c15) +
+                                   (uint64_t)key.version + 1);
     return (double)(dice >> 11) * 0x1p-53 < task->node->options->check;
 }
 
@@ -102,7 +102,8 @@ static int check_direction(struct flow_node *node,
     bool back = direction == POISE_FLOW_BACKWARD;
     struct poise_buf other = {0};
     struct flow_key key;
-    int code = flow_ask(node, &task->block->key, direction);
+    struct flow_key own = flow_block_key(task->block);
+    int code = flow_ask(node, &own, direction);
     if (code <= 0) {
         return code;
     }

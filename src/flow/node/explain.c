@@ -78,8 +78,8 @@ static int list_missing(const struct search *s,
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < task->edge_count; i++) {
         const struct flow_block *block = task->edges[i].block;
-        flow_shape_address(&s->job->files[block->key.file].shape, &block->key,
-                           &address);
+        struct flow_key key = flow_block_key(block);
+        flow_shape_address(&s->job->files[key.file].shape, &key, &address);
         if (!block->made) {
             code = poise_flow_list_add(out, &address);
         }

@@ -94,11 +94,11 @@ static int net_fetch(struct flow_net *net, uint16_t owner,
     return flow_server_send(server, owner, item_of(FLOW_FETCH, key));
 }
 
-/* The node's lock is held. */
+/* The node is had. */
 static void item_release(struct flow_item *item, void *owner)
 {
     struct flow_node *node = owner;
-    item->block->refs--;
+    flow_block_give(item->block);
     if (item->head.kind == FLOW_OUTPUT && !node->options->log) {
         flow_node_output_done(node, item->block);
     } else {
@@ -109,13 +109,14 @@ static void item_release(struct flow_item *item, void *owner)
 struct flow_item *flow_server_item(enum flow_kind kind,
                                    struct flow_block *block)
 {
-    struct flow_item *item = item_of(kind, &block->key);
+    struct flow_key key = flow_block_key(block);
+    struct flow_item *item = item_of(kind, &key);
     if (item) {
         item->block = block;
         item->release = item_release;
         item->data = flow_made_data(block->made);
         item->head.len = block->made->len;
-        block->refs++;
+        flow_block_take(block);
     }
     return item;
 }
@@ -145,19 +146,23 @@ static int net_copy(struct flow_net *net, struct flow_block *block)
 {
     struct flow_server *server = (struct flow_server *)net;
     int code = 0;
-    if (block->copied == server->keepers_turn) {
+    struct flow_more *more = flow_more_make(block);
+    if (!more) {
+        return -ENOMEM;
+    }
+    if (more->copied == server->keepers_turn) {
         return 0;
     }
     for (unsigned i = 0; code == 0 && i < server->keeper_count; i++) {
         struct flow_item *item = flow_server_item(FLOW_COPY, block);
         if (item) {
-            item->head.extra = (uint64_t)block->keep_to + 1;
+            item->head.extra = (uint64_t)more->keep_to + 1;
             server->copies_sent++;
         }
         code = flow_server_send(server, server->keepers[i], item);
     }
     /* Else the next line may need it as well, and it is to be kept longer. */
-    block->copied = block->newest < INT64_MAX ? server->keepers_turn : 0;
+    more->copied = block->newest < INT64_MAX ? server->keepers_turn : 0;
     return code;
 }
 
@@ -168,26 +173,21 @@ static int net_seek(struct flow_net *net, uint32_t file, int64_t version)
     return flow_server_send(server, FLOW_NOBODY, item_of(FLOW_SEEK, &key));
 }
 
-static void net_computed(struct flow_net *net, const struct flow_key *key,
-                         uint64_t took_ns)
+static void net_computed(struct flow_net *net, uint32_t number, int64_t segment,
+                         uint64_t blocks, uint64_t took_ns)
 {
     struct flow_server *server = (struct flow_server *)net;
-    struct flow_file_report *file = &server->files[key->file];
-    const struct flow_segment *segment =
-        flow_segment_of(server->node, key->file, key->version);
-    if (key->version == flow_file(server->node, key->file)->versions.from) {
-        return; /* made of nothing, it says nothing of what comes later */
-    }
-    if (segment && segment->from > file->segment) {
+    struct flow_file_report *file = &server->files[number];
+    if (segment > file->segment) {
         if (file->blocks > 0) {
             file->blocks_before = file->blocks;
             file->before_ns = file->compute_ns;
         }
-        file->segment = segment->from;
+        file->segment = segment;
         file->blocks = file->compute_ns = 0;
     }
-    if (segment && segment->from == file->segment) {
-        file->blocks++;
+    if (segment == file->segment) {
+        file->blocks += blocks;
         file->compute_ns += took_ns;
     }
 }
@@ -231,18 +231,19 @@ int flow_server_reseek(struct flow_server *server, uint16_t peer)
 {
     struct flow_node *node = server->node;
     int code = 0;
-    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; code == 0 && b;
-             b = b->next) {
-            bool asked = b->waiters != NULL;
-            for (uint32_t r = 0; r < b->reader_count; r++) {
-                asked |= b->readers[r].asked;
-            }
-            if (asked &&
-                (b->state == FLOW_UNSOUGHT || b->state == FLOW_REQUESTED) &&
-                (peer == FLOW_NOBODY || flow_owner(node, &b->key) == peer)) {
-                code = flow_block_become(node, b, FLOW_SOUGHT);
-            }
+    struct flow_walk walk = {0};
+    struct flow_block *block;
+    while (code == 0 && (block = flow_walk_next(node, &walk))) {
+        const struct flow_more *more = flow_more_of(block);
+        struct flow_key key = flow_block_key(block);
+        bool asked = flow_waiters(block) != NULL;
+        for (uint32_t r = 0; r < more->reader_count; r++) {
+            asked |= more->readers[r].asked;
+        }
+        if (asked &&
+            (block->state == FLOW_UNSOUGHT || block->state == FLOW_REQUESTED) &&
+            (peer == FLOW_NOBODY || flow_owner(node, &key) == peer)) {
+            code = flow_block_become(node, block, FLOW_SOUGHT);
         }
     }
     return code;
@@ -290,9 +291,9 @@ static int link_read(struct flow_server *server, struct flow_link *link)
         if (code == 0) {
             return 0;
         }
-        pthread_mutex_lock(&server->node->lock);
+        flow_node_lock(server->node);
         if (code == -ENOMEM) {
-            pthread_mutex_unlock(&server->node->lock);
+            flow_node_unlock(server->node);
             return code;
         }
         if (code < 0) {
@@ -307,7 +308,7 @@ static int link_read(struct flow_server *server, struct flow_link *link)
         }
         free(link->in);
         link->in = NULL;
-        pthread_mutex_unlock(&server->node->lock);
+        flow_node_unlock(server->node);
         if (code < 0) {
             return code;
         }
@@ -320,7 +321,7 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
 {
     struct flow_queue sent = {0};
     struct flow_node *node = server->node;
-    pthread_mutex_lock(&node->lock);
+    flow_node_lock(node);
     if (link->queue.first) {
         if (link->sending.last) {
             link->sending.last->next = link->queue.first;
@@ -330,20 +331,20 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
         link->sending.last = link->queue.last;
         link->queue = (struct flow_queue){0};
     }
-    pthread_mutex_unlock(&node->lock);
+    flow_node_unlock(node);
     if (!link->sending.first && !flow_handshake_queue(link)) {
         return 0;
     }
     int code = link->fd < 0 ? link_open(server, link, to) : 0;
     int state = code == 0 ? flow_link_send(link, &sent) : -ECONNRESET;
-    pthread_mutex_lock(&node->lock);
+    flow_node_lock(node);
     flow_queue_clear(&sent, node);
     if (state < 0) {
         link_broke(server, link);
     } else if (link->polled_out != (state == 0)) {
         poll_for(server, link, EPOLL_CTL_MOD, state == 0);
     }
-    pthread_mutex_unlock(&node->lock);
+    flow_node_unlock(node);
     return code == -ENOMEM ? code : 0;
 }
 
@@ -389,10 +390,10 @@ static int server_leave(struct flow_server *server)
         return 0;
     }
     server->leaves = true;
-    pthread_mutex_lock(&server->node->lock);
+    flow_node_lock(server->node);
     int code = flow_server_send(server, FLOW_NOBODY,
                                 flow_item_create(FLOW_LEAVE, NULL, 0));
-    pthread_mutex_unlock(&server->node->lock);
+    flow_node_unlock(server->node);
     return code;
 }
 
@@ -406,11 +407,11 @@ static int serve_event(struct flow_server *server, struct flow_link *link)
     }
     if (link == (struct flow_link *)&server->wake) {
         uint64_t count;
-        pthread_mutex_lock(&server->node->lock);
+        flow_node_lock(server->node);
         ssize_t got = read(server->wake, &count, sizeof count);
         (void)got;
         server->woken = false;
-        pthread_mutex_unlock(&server->node->lock);
+        flow_node_unlock(server->node);
         return 0;
     }
     return link->fd >= 0 ? link_read(server, link) : 0;
@@ -480,7 +481,7 @@ static void serve(struct flow_server *server)
             code = serve_event(server, events[i].data.ptr);
         }
         flow_links_tidy(&server->in);
-        pthread_mutex_lock(&server->node->lock);
+        flow_node_lock(server->node);
         code = code == 0 ? look_for_map(server) : code;
         if (code == 0 && until_report_ms(server) == 0) {
             code = flow_server_report(server);
@@ -490,7 +491,7 @@ static void serve(struct flow_server *server)
             flow_server_report(server);
         }
         struct flow_made *trash = flow_node_trash(server->node);
-        pthread_mutex_unlock(&server->node->lock);
+        flow_node_unlock(server->node);
         flow_trash_free(trash);
         if (flush_all(server) < 0) {
             break; /* not even memory to say so: the map sees the end */
@@ -644,10 +645,10 @@ int flow_server_run(const struct poise_flow_job *job,
     if (made == count) {
         serve(server);
     }
-    pthread_mutex_lock(&server->node->lock);
+    flow_node_lock(server->node);
     server->node->stop = true;
     pthread_cond_broadcast(&server->node->work);
-    pthread_mutex_unlock(&server->node->lock);
+    flow_node_unlock(server->node);
     for (unsigned i = 0; i < made; i++) {
         pthread_join(threads[i], NULL);
     }

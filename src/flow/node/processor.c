@@ -1,9 +1,8 @@
 /*
- * Processors: threads that compute. Each takes some ready tasks under the
- * node's lock, computes them without it, and takes the lock once more to say
- * that they are done; short tasks several at a time, so that what the lock
- * costs is shared. Who finds nothing looks for a little while without the lock,
- * where another processor may soon have something, before it sleeps.
+ * Processors: threads that compute. Each goes inside to end a task and to take
+ * the next one of its own; where more is to be done it has the node for that
+ * (section.c). Who has no task takes half of another one's, looks for some for
+ * a little while, and sleeps.
  */
 #include "internal.h"
 
@@ -14,14 +13,12 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/** Tasks that are taken at a time, at most. */
-#define BATCH_MOST 16
-/** ... and for how long, so that others do not wait for what is done: about
- * what it takes to wake a thread. */
-#define BATCH_NS 10000
 /** To look for so long before sleeping costs, at worst, as much again as to
  * sleep and be woken. */
 #define SPIN_NS 10000
+/** So long the last task of another processor is left to it: a few times what
+ * it takes to move what a task touches from one cache to another. */
+#define MODEST_NS 2000
 /** Spare memories of one size. */
 #define SPARES_MOST 64
 #define SPARE_LEAST 16
@@ -106,56 +103,38 @@ static bool has_room(const struct flow_node *node,
     if (most == 0 || node->bytes <= most) {
         return true;
     }
-    return version <= node->oldest && version <= node->oldest_running;
+    return version <= node->oldest && version <= flow_node_oldest(node);
 }
 
-static struct poise_flow_task *task_next(struct flow_node *node)
+static struct poise_flow_task *take_from(struct flow_processor *processor,
+                                         struct flow_heap *heap)
 {
-    while (node->ready.count > 0) {
-        struct poise_flow_task *task = node->ready.items[0];
-        if (task->state == FLOW_DROPPED) {
-            flow_task_free(flow_heap_pop(&node->ready));
-            continue;
-        }
-        return has_room(node, task) ? flow_heap_pop(&node->ready) : NULL;
-    }
-    return NULL;
-}
-
-/* How many to take: this processor's part of what is ready. One after the other
- * where memory is limited, where errors are looked for, and where a task may
- * make others needless. */
-static size_t batch_size(const struct flow_node *node)
-{
-    const struct poise_flow_options *options = node->options;
-    size_t part = node->ready.count / node->threads;
-    size_t most = node->task_ns > 0 ? BATCH_NS / node->task_ns : 1;
-    most = most < BATCH_MOST ? most : BATCH_MOST;
-    part = part < most ? part : most;
-    bool one = options->memory_bytes > 0 || options->check > 0 || node->aside;
-    return part < 1 || one ? 1 : part;
-}
-
-static size_t tasks_take(struct flow_processor *processor,
-                         struct poise_flow_task **tasks)
-{
-    struct flow_node *node = processor->node;
-    size_t most = batch_size(node), count = 0;
-    while (count < most && (tasks[count] = task_next(node))) {
-        struct poise_flow_task *task = tasks[count++];
+    struct poise_flow_task *task = flow_heap_pop(heap);
+    if (task) {
         task->state = FLOW_RUNNING;
         task->processor = processor;
-        if (task->address.version < node->oldest_running) {
-            node->oldest_running = task->address.version;
-        }
+        processor->current = task;
     }
-    node->running += (unsigned)count;
-    atomic_store_explicit(&node->ready_hint, node->ready.count,
-                          memory_order_relaxed);
-    if (count > 0 && node->ready.count > 0 && node->idle > 0) {
-        pthread_cond_signal(&node->work); /* which wakes the next one */
+    flow_ready_tell(processor);
+    return task;
+}
+
+/* The node is had: any task may be taken. */
+static struct poise_flow_task *take_any(struct flow_processor *processor)
+{
+    struct flow_node *node = processor->node;
+    if (node->careful) {
+        return node->ready.count > 0 && has_room(node, node->ready.items[0])
+                   ? take_from(processor, &node->ready)
+                   : NULL;
     }
-    return count;
+    struct flow_processor *from = processor;
+    for (unsigned p = 0; p < node->threads && from->heap.count == 0; p++) {
+        from = &node->processors[p];
+    }
+    struct poise_flow_task *task = take_from(processor, &from->heap);
+    flow_ready_tell(from);
+    return task;
 }
 
 /* ---- computing ---------------------------------------------------------- */
@@ -184,20 +163,44 @@ static int task_compute(struct flow_node *node, struct poise_flow_task *task)
     return code;
 }
 
-/* One task was computed with `code`, in so much time. The lock is held. */
-static int task_done(struct flow_node *node, struct poise_flow_task *task,
-                     int code, uint64_t took_ns)
+/* From now on one task at a time. */
+static int become_careful(struct flow_node *node)
 {
+    int code = 0;
+    node->careful = true;
+    for (unsigned p = 0; p < node->threads; p++) {
+        struct flow_processor *processor = &node->processors[p];
+        struct flow_heap *heap = &processor->heap;
+        while (code == 0 && heap->count > 0) {
+            code = flow_heap_push(&node->ready, heap->items[--heap->count]);
+        }
+        flow_ready_tell(processor);
+    }
+    return code;
+}
+
+/* A task ended in a way that is not common. The node is had. */
+static int task_done(struct flow_processor *processor,
+                     struct poise_flow_task *task, int code, uint64_t took_ns)
+{
+    struct flow_node *node = processor->node;
+    struct flow_key key = flow_block_key(task->block);
+    const struct flow_segment *segment =
+        flow_segment_of(node, key.file, key.version);
+    flow_node_count(node);
     node->stats.compute_ns += took_ns;
-    node->task_ns = node->task_ns - node->task_ns / 8 + took_ns / 8 + 1;
     if (code == 0 && node->options->check > 0) {
         code = flow_check_lists(node, task);
     }
-    if (node->net && code == 0 && !task->abandoned) {
-        node->net->computed(node->net, &task->block->key, took_ns);
+    if (node->net && code == 0 && !task->abandoned && segment &&
+        key.version > flow_file(node, key.file)->versions.from) {
+        node->net->computed(node->net, key.file, segment->from, 1, took_ns);
+    }
+    if (code == 0 && task->written_count > 1 && !node->careful) {
+        code = become_careful(node);
     }
     task->processor = NULL;
-    node->aside |= task->written_count > 1;
+    processor->current = NULL;
     code = flow_task_end(task, code);
     if (code < 0) {
         flow_task_tidy(task);
@@ -205,95 +208,162 @@ static int task_done(struct flow_node *node, struct poise_flow_task *task,
     return code;
 }
 
-/* Some tasks, from ready to done. The lock is held before and after. */
-static int tasks_run(struct flow_processor *processor,
-                     struct poise_flow_task **tasks, size_t count)
+/* With the node had: end `task` (NULL: there is none), do what was left, and
+ * take another one. */
+static struct poise_flow_task *alone(struct flow_processor *processor,
+                                     struct poise_flow_task *task, int code,
+                                     uint64_t took_ns)
 {
     struct flow_node *node = processor->node;
+    struct poise_flow_task *next = NULL;
+    flow_node_lock(node);
+    node->now_ns = processor->clock_ns;
+    /* First, before the words of its error are gone. */
+    code = task && !node->stop ? task_done(processor, task, code, took_ns) : 0;
+    if (processor->settles) {
+        processor->settles = false;
+        node->advance = true;
+    }
+    if (processor->completes) {
+        processor->completes = false;
+        pthread_cond_broadcast(&node->event);
+    }
+    code = code == 0 && !node->stop ? flow_node_settle(node) : code;
+    if (code < 0) {
+        flow_node_fail(node, code);
+    }
+    if (!node->stop) {
+        next = take_any(processor);
+    }
     struct flow_made *trash = flow_node_trash(node);
-    uint64_t took[BATCH_MOST], now;
-    int codes[BATCH_MOST], code = 0;
-    size_t done = 0;
-    pthread_mutex_unlock(&node->lock);
-
+    bool others = node->careful && node->ready.count > 0;
+    flow_node_unlock(node);
     flow_processor_reuse(processor, trash);
-    now = poise_clock_ns();
-    for (; done < count && (code == 0 || code == -EAGAIN); done++) {
-        uint64_t began = now;
-        codes[done] = code = task_compute(node, tasks[done]);
-        now = poise_clock_ns();
-        took[done] = now - began;
-        if (code == 0 && node->options->check > 0) {
-            codes[done] = code = flow_check_compute(tasks[done]);
-        }
+    if (next && others) {
+        flow_wake(node);
     }
+    return next;
+}
 
-    pthread_mutex_lock(&node->lock);
-    node->now_ns = now;
-    node->settles = true;
-    node->running -= (unsigned)count;
-    if (node->running == 0) {
-        node->oldest_running = INT64_MAX;
+static void count_times(struct flow_processor *processor)
+{
+    processor->now_ns = processor->clock_ns;
+    processor->stats.wait_ns += processor->waited_ns;
+    processor->stats.throttled_ns += processor->throttled_ns;
+    processor->waited_ns = processor->throttled_ns = 0;
+}
+
+/* End a task, and take another one; `out` is NULL if there is none. False: the
+ * node stops. */
+static bool step(struct flow_processor *processor, struct poise_flow_task *task,
+                 int code, uint64_t took_ns, struct poise_flow_task **out)
+{
+    struct flow_node *node = processor->node;
+    *out = NULL;
+    flow_enter(processor);
+    if (node->stop) {
+        flow_leave(processor);
+        return false;
     }
-    if (code < 0 && code != -EAGAIN) {
-        /* First, before the words of its error are gone; then all ends. */
-        code = task_done(node, tasks[done - 1], code, took[done - 1]);
-    } else {
-        code = 0;
+    count_times(processor);
+    if (task && flow_end(processor, task, code, took_ns)) {
+        task = NULL;
     }
-    for (size_t i = 0; code == 0 && i < done; i++) {
-        code = task_done(node, tasks[i], codes[i], took[i]);
+    bool more = task || processor->slow || processor->settles ||
+                processor->completes || node->careful;
+    if (!more) {
+        *out = take_from(processor, &processor->heap);
     }
-    code = code == 0 ? flow_node_settle(node) : code;
-    node->settles = false;
-    return code;
+    flow_leave(processor);
+    struct flow_made *trash = processor->trash;
+    processor->trash = NULL;
+    flow_processor_reuse(processor, trash);
+    if (more) {
+        *out = alone(processor, task, code, took_ns);
+    }
+    if (atomic_load_explicit(&processor->ready, memory_order_relaxed) > 0) {
+        flow_wake(node);
+    }
+    return true;
 }
 
 /* ---- waiting ------------------------------------------------------------ */
 
-/* Whether there is something to do soon. Without the lock. */
-static bool look_for_ready(struct flow_node *node)
+/* Take tasks of others, where that is soon possible. */
+static struct poise_flow_task *look_for_ready(struct flow_processor *processor)
 {
-    uint64_t until = poise_clock_ns() + SPIN_NS;
-    do {
-        for (int i = 0; i < 32; i++) {
-            if (atomic_load_explicit(&node->ready_hint, memory_order_relaxed) >
-                0) {
-                return true;
+    struct flow_node *node = processor->node;
+    uint64_t began = poise_clock_ns(), now = began;
+    while (now - began < SPIN_NS) {
+        unsigned least = now - began < MODEST_NS ? 2 : 1, most = 0;
+        for (unsigned p = 0; p < node->threads; p++) {
+            unsigned count = atomic_load_explicit(&node->processors[p].ready,
+                                                  memory_order_relaxed);
+            most = count > most ? count : most;
+        }
+        if (most >= least) {
+            struct poise_flow_task *task = NULL;
+            flow_enter(processor);
+            bool more = !node->stop && !node->careful;
+            if (more && flow_steal(processor, least)) {
+                task = take_from(processor, &processor->heap);
             }
+            flow_leave(processor);
+            if (task || !more) {
+                return task;
+            }
+        }
+        for (int i = 0; i < 16; i++) {
             poise_pause();
         }
-    } while (poise_clock_ns() < until);
-    return false;
+        now = poise_clock_ns();
+    }
+    return NULL;
 }
 
-/* Nothing can be done now. */
-static int task_wait(struct flow_node *node, bool looks)
+/* Sleep, unless there is a task, which is returned. */
+static struct poise_flow_task *sleep_for_ready(struct flow_processor *processor,
+                                               bool *throttled)
 {
+    struct flow_node *node = processor->node;
     struct poise_flow_address stuck;
-    bool throttled = node->ready.count > 0;
+    flow_node_lock(node);
+    struct poise_flow_task *task = node->stop ? NULL : take_any(processor);
+    if (task || node->stop) {
+        flow_node_unlock(node);
+        return task;
+    }
+    *throttled = node->ready.count > 0;
     if (!node->net && !flow_node_is_done(node) &&
         flow_node_is_stuck(node, &stuck)) {
-        return flow_explain(node->job, node, &stuck);
-    }
-    uint64_t began = poise_clock_ns();
-    if (!throttled && looks && node->running > 0) {
-        pthread_mutex_unlock(&node->lock);
-        look_for_ready(node);
-        pthread_mutex_lock(&node->lock);
-    }
-    if (!node->stop && (node->ready.count == 0 || throttled)) {
+        flow_node_fail(node, flow_explain(node->job, node, &stuck));
+    } else {
         node->idle++;
-        if (node->net && node->running == 0) {
+        node->waking = false;
+        if (node->net && !flow_node_is_running(node)) {
             node->net->notify(node->net);
         }
-        pthread_cond_wait(&node->work, &node->lock);
+        flow_node_wait(node, &node->work);
         node->idle--;
+        node->waking = false;
     }
-    uint64_t waited = poise_clock_ns() - began;
-    node->stats.wait_ns += waited;
-    node->stats.throttled_ns += throttled ? waited : 0;
-    return 0;
+    flow_node_unlock(node);
+    return NULL;
+}
+
+static struct poise_flow_task *wait_for_ready(struct flow_processor *processor,
+                                              bool looks)
+{
+    bool throttled = false;
+    uint64_t began = poise_clock_ns();
+    struct poise_flow_task *task = looks ? look_for_ready(processor) : NULL;
+    if (!task) {
+        task = sleep_for_ready(processor, &throttled);
+    }
+    processor->clock_ns = poise_clock_ns();
+    processor->waited_ns += processor->clock_ns - began;
+    processor->throttled_ns += throttled ? processor->clock_ns - began : 0;
+    return task;
 }
 
 static bool has_several_cpus(void)
@@ -304,22 +374,23 @@ static bool has_several_cpus(void)
 
 void flow_node_work(struct flow_node *node)
 {
-    struct flow_processor processor = {.node = node};
-    struct poise_flow_task *tasks[BATCH_MOST];
+    struct flow_processor *processor =
+        &node->processors[atomic_fetch_add(&node->started, 1)];
+    struct poise_flow_task *task = NULL;
     bool looks = node->threads > 1 && has_several_cpus();
-    pthread_mutex_lock(&node->lock);
-    while (!node->stop) {
-        size_t count = tasks_take(&processor, tasks);
-        int code = count > 0 ? tasks_run(&processor, tasks, count)
-                             : task_wait(node, looks);
-        if (code < 0) {
-            flow_node_fail(node, code);
-        } else if (count > 0 && node->idle > 0 && node->ready.count > 1) {
-            pthread_cond_signal(&node->work); /* one is for this thread */
+    uint64_t took_ns = 0;
+    int code = 0;
+    processor->clock_ns = poise_clock_ns();
+    while (step(processor, task, code, took_ns, &task)) {
+        if (!task && !(task = wait_for_ready(processor, looks))) {
+            continue;
         }
-    }
-    pthread_mutex_unlock(&node->lock);
-    for (unsigned i = 0; i < FLOW_SPARE_SIZES; i++) {
-        flow_trash_free(processor.spare[i]);
+        uint64_t began = processor->clock_ns;
+        code = task_compute(node, task);
+        processor->clock_ns = poise_clock_ns();
+        took_ns = processor->clock_ns - began;
+        if (code == 0 && node->options->check > 0) {
+            code = flow_check_compute(task);
+        }
     }
 }

@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A callback that computes has left the node's lock; one that is asked about
- * dependencies runs under it. */
+/* A callback that computes is outside; one that is asked about dependencies is
+ * called by who has the node, or inside: then it gets nothing, and is asked
+ * once more. */
 static bool task_lock(struct poise_flow_task *task)
 {
     if (task->state == FLOW_RUNNING) {
-        pthread_mutex_lock(&task->node->lock);
+        flow_node_lock(task->node);
         return true;
     }
     return false;
@@ -18,7 +19,7 @@ static bool task_lock(struct poise_flow_task *task)
 static void task_unlock(struct poise_flow_task *task, bool locked)
 {
     if (locked) {
-        pthread_mutex_unlock(&task->node->lock);
+        flow_node_unlock(task->node);
     }
 }
 
@@ -122,7 +123,7 @@ static int view_add(struct poise_flow_task *task, struct flow_block *block)
         task->view_cap = cap;
     }
     task->views[task->view_count++] = block;
-    block->refs++;
+    flow_block_take(block);
     return 0;
 }
 
@@ -139,10 +140,15 @@ int poise_flow_read(struct poise_flow_task *task,
         return code;
     }
     for (uint32_t i = 0; i < task->edge_count; i++) {
-        if (flow_key_same(&task->edges[i].block->key, &key)) {
+        struct flow_key other = flow_block_key(task->edges[i].block);
+        if (flow_key_same(&other, &key)) {
             view_set(out, task->edges[i].block, NULL);
             return 0;
         }
+    }
+    if (task->hurried) {
+        task->tripped = true;
+        return -EAGAIN;
     }
     bool locked = task_lock(task);
     struct flow_block *block = flow_block_find(task->node, &key);
@@ -169,7 +175,7 @@ void poise_flow_free(struct poise_flow_task *task, struct poise_flow_view *view)
     bool locked = task_lock(task);
     for (uint32_t i = 0; i < task->view_count; i++) {
         if (task->views[i] == view->handle) {
-            task->views[i]->refs--;
+            flow_block_give(task->views[i]);
             flow_block_release(task->node, task->views[i]);
             task->views[i] = task->views[--task->view_count];
             break;
@@ -195,6 +201,10 @@ int poise_flow_exists(struct poise_flow_task *task,
         return 0;
     }
     int code = flow_key_of(task->node->job, address, &key);
+    if (task->hurried) {
+        task->tripped = true;
+        return code;
+    }
     if (code == 0) {
         bool locked = task_lock(task);
         code = key_exists(task->node, &key);
@@ -218,6 +228,10 @@ int poise_flow_most_recent(struct poise_flow_task *task,
     int code = flow_key_of(task->node->job, &any, &key);
     if (code < 0) {
         return code;
+    }
+    if (task->hurried) {
+        task->tripped = true;
+        return 0;
     }
     int64_t first = any.version;
     bool locked = task_lock(task);

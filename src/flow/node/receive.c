@@ -45,9 +45,9 @@ static int receive_block(struct flow_server *server, struct flow_link *link,
         free(made);
         return 0;
     }
-    if (!block->made && block->waiters) {
+    if (!block->made && flow_waiters(block)) {
         /* An idle processor had to wait for it. */
-        bool miss = node->idle > 0 && node->ready.count == 0;
+        bool miss = node->idle > 0 && flow_node_ready(node) == 0;
         server->tally[link->peer].misses += miss;
         server->tally[link->peer].hits += !miss;
     }
@@ -62,11 +62,13 @@ static int receive_kept_block(struct flow_server *server,
     struct flow_node *node = server->node;
     int64_t keep_to = (int64_t)link->head.extra - 1;
     struct flow_block *block = flow_block_get(node, key);
-    struct flow_made *made = block ? link_made(link) : NULL;
+    struct flow_more *more = block ? flow_more_make(block) : NULL;
+    struct flow_made *made = more ? link_made(link) : NULL;
     if (!made) {
         return -ENOMEM;
     }
-    block->keep_to = keep_to > block->keep_to ? keep_to : block->keep_to;
+    more->keep_to = keep_to > more->keep_to ? keep_to : more->keep_to;
+    flow_block_hold(block);
     return flow_block_write(node, key, made, NULL);
 }
 
@@ -263,7 +265,7 @@ static void receive_kept(struct flow_server *server, uint64_t count)
 {
     while (count-- > 0 && server->unacknowledged) {
         struct flow_block *block = server->unacknowledged;
-        server->unacknowledged = block->next_output;
+        server->unacknowledged = block->more->next_output;
         server->unacknowledged_last =
             server->unacknowledged ? server->unacknowledged_last : NULL;
         flow_node_output_done(server->node, block);
@@ -365,7 +367,7 @@ int flow_server_resend_results(struct flow_server *server)
 {
     int code = 0;
     for (struct flow_block *b = server->unacknowledged; code == 0 && b;
-         b = b->next_output) {
+         b = b->more->next_output) {
         code = send_output(server, b);
     }
     return code;
@@ -377,9 +379,9 @@ static int report_outputs(struct flow_server *server)
     int code = 0;
     while (code == 0 && (block = flow_node_output(server->node))) {
         if (server->node->options->log) {
-            block->next_output = NULL;
+            block->more->next_output = NULL;
             if (server->unacknowledged_last) {
-                server->unacknowledged_last->next_output = block;
+                server->unacknowledged_last->more->next_output = block;
             } else {
                 server->unacknowledged = block;
             }
@@ -424,8 +426,9 @@ static uint64_t copies_ns(const struct flow_server *server)
 static void fill_report(struct flow_server *server, struct flow_report *out)
 {
     struct flow_node *node = server->node;
+    flow_node_count(node);
     *out = (struct flow_report){
-        .oldest = node->oldest_running,
+        .oldest = flow_node_oldest(node),
         .done = !node->inherits && flow_node_is_done(node),
         .epoch = server->epoch,
         .probe = server->probe,
@@ -435,10 +438,6 @@ static void fill_report(struct flow_server *server, struct flow_report *out)
         .known_line = node->line,
         .copy_ns = copies_ns(server),
         .stats = node->stats};
-    if (node->ready.count > 0 &&
-        node->ready.items[0]->address.version < out->oldest) {
-        out->oldest = node->ready.items[0]->address.version;
-    }
     for (uint32_t f = 0; f < node->job->file_count; f++) {
         server->files[f].low = flow_file_low(node, f);
     }

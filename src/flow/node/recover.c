@@ -65,10 +65,11 @@ bool flow_server_line_is_complete(const struct flow_server *server)
  * not hear what was sent in the epoch before. */
 static void mark_orphans(struct flow_node *node, uint16_t dead)
 {
-    for (uint64_t i = 0; i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; b; b = b->next) {
-            b->orphaned |= flow_owner(node, &b->key) == dead;
-        }
+    struct flow_walk walk = {0};
+    struct flow_block *block;
+    while ((block = flow_walk_next(node, &walk))) {
+        struct flow_key key = flow_block_key(block);
+        block->orphaned |= flow_owner(node, &key) == dead;
     }
 }
 
@@ -77,19 +78,19 @@ static int send_orphans(struct flow_server *server)
 {
     struct flow_node *node = server->node;
     int code = 0;
-    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; code == 0 && b;
-             b = b->next) {
-            uint16_t owner = flow_owner(node, &b->key);
-            if (!b->orphaned || owner == node->id || owner == FLOW_NOBODY) {
-                continue;
-            }
-            struct flow_item *item = flow_server_item(FLOW_PUT, b);
-            if (item) {
-                item->head.extra = (uint64_t)b->keep_to + 1;
-            }
-            code = flow_server_send(server, owner, item);
+    struct flow_walk walk = {0};
+    struct flow_block *block;
+    while (code == 0 && (block = flow_walk_next(node, &walk))) {
+        struct flow_key key = flow_block_key(block);
+        uint16_t owner = flow_owner(node, &key);
+        if (!block->orphaned || owner == node->id || owner == FLOW_NOBODY) {
+            continue;
         }
+        struct flow_item *item = flow_server_item(FLOW_PUT, block);
+        if (item) {
+            item->head.extra = (uint64_t)flow_more_of(block)->keep_to + 1;
+        }
+        code = flow_server_send(server, owner, item);
     }
     return code;
 }

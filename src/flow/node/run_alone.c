@@ -36,7 +36,7 @@ static int segments_alone(struct flow_node *node, uint32_t file)
     return code;
 }
 
-/* Hand out results until all is done. The lock is held. */
+/* Hand out results until all is done. The node is had. */
 static void serve_alone(struct flow_node *node)
 {
     const struct poise_flow_options *options = node->options;
@@ -46,15 +46,15 @@ static void serve_alone(struct flow_node *node)
             break;
         }
         if (!block) {
-            pthread_cond_wait(&node->event, &node->lock);
+            flow_node_wait(node, &node->event);
             continue;
         }
         int code = 0;
         if (options->output) {
             struct poise_flow_address address;
-            flow_shape_address(flow_file(node, block->key.file), &block->key,
-                               &address);
-            pthread_mutex_unlock(&node->lock);
+            struct flow_key key = flow_block_key(block);
+            flow_shape_address(flow_file(node, key.file), &key, &address);
+            flow_node_unlock(node);
             poise_error_clear();
             code = options->output(&address, flow_made_data(block->made),
                                    block->made->len, options->output_arg);
@@ -62,7 +62,7 @@ static void serve_alone(struct flow_node *node)
                 flow_error(node->job, -code, "hand out block", &address,
                            "the callback returned %d", code);
             }
-            pthread_mutex_lock(&node->lock);
+            flow_node_lock(node);
         }
         flow_node_output_done(node, block);
         if (code < 0) {
@@ -96,18 +96,19 @@ int flow_alone_run(const struct poise_flow_job *job,
         }
     }
     if (node) {
-        pthread_mutex_lock(&node->lock);
+        flow_node_lock(node);
         if (code < 0) {
             flow_node_fail(node, code);
         }
         serve_alone(node);
-        pthread_mutex_unlock(&node->lock);
+        flow_node_unlock(node);
     }
     for (unsigned i = 0; i < made; i++) {
         pthread_join(threads[i], NULL);
     }
     if (node) {
         code = node->failure.code < 0 ? flow_failure_set(&node->failure) : 0;
+        flow_node_count(node);
         stats->node_count = 1;
         stats->nodes[0] = node->stats;
     }

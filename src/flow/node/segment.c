@@ -31,27 +31,28 @@ uint16_t flow_owner(const struct flow_node *node, const struct flow_key *key)
     return segment ? segment->owner[key->place] : FLOW_NOBODY;
 }
 
-static bool bit_of(const struct flow_row *row, uint64_t place)
+bool flow_is_mine(const struct flow_node *node, const struct flow_key *key)
 {
-    return row->bits[place / 64] >> (place % 64) & 1;
+    const struct flow_segment *segment =
+        flow_segment_of(node, key->file, key->version);
+    return segment && segment->own &&
+           segment->own->index[key->place] != FLOW_NOT_MINE;
 }
 
 bool flow_is_done(const struct flow_node *node, const struct flow_key *key)
 {
     const struct flow_segment *segment =
         flow_segment_of(node, key->file, key->version);
-    if (!segment || !segment->is_mine[key->place]) {
+    if (!segment || !segment->own ||
+        segment->own->index[key->place] == FLOW_NOT_MINE) {
         return false;
     }
-    const struct flow_row *row = segment->rows[key->version - segment->from];
-    return key->version < segment->low || (row && bit_of(row, key->place));
-}
-
-bool flow_is_mine(const struct flow_node *node, const struct flow_key *key)
-{
-    const struct flow_segment *segment =
-        flow_segment_of(node, key->file, key->version);
-    return segment && segment->is_mine[key->place];
+    if (key->version <
+        atomic_load_explicit(&segment->low, memory_order_relaxed)) {
+        return true;
+    }
+    const struct flow_block *block = flow_row_block(node, key);
+    return block && atomic_load_explicit(&block->done, memory_order_relaxed);
 }
 
 int64_t flow_file_low(const struct flow_node *node, uint32_t file)
@@ -71,18 +72,19 @@ int64_t flow_file_low(const struct flow_node *node, uint32_t file)
 static int segment_advance(struct flow_node *node, struct flow_segment *segment)
 {
     int64_t before = segment->low;
-    for (; segment->low < segment->to; segment->low++) {
-        struct flow_row **row = &segment->rows[segment->low - segment->from];
-        if (segment->mine_count > 0 && (!*row || (*row)->left > 0)) {
+    while (segment->low < segment->to) {
+        struct flow_row *row = flow_row_of(segment, segment->low);
+        if (!segment->own ||
+            (segment->own->count > 0 && (!row || row->left > 0))) {
             break;
         }
-        free(*row);
-        *row = NULL;
+        if (row) {
+            flow_row_slab_done(node, row);
+            node->completed += row->own->count;
+        }
+        segment->low++;
     }
-    if (segment->low == before) {
-        return 0;
-    }
-    if (segment->low == segment->to) {
+    if (segment->low > before && segment->low == segment->to) {
         pthread_cond_broadcast(&node->event);
     }
     return flow_segment_open(node, segment);
@@ -110,19 +112,14 @@ int flow_mark_done(struct flow_node *node, const struct flow_key *key)
 {
     struct flow_segment *segment =
         flow_segment_of(node, key->file, key->version);
-    struct flow_row **row = &segment->rows[key->version - segment->from];
-    if (!*row) {
-        uint64_t places = flow_shape_places(flow_file(node, key->file));
-        *row = poise_alloc(1, sizeof **row +
-                                  (places + 63) / 64 * sizeof((*row)->bits[0]));
-        if (!*row) {
-            return -ENOMEM;
-        }
-        (*row)->left = segment->mine_count;
+    struct flow_row *row = flow_row_make(node, segment, key->version);
+    if (!row) {
+        return -ENOMEM;
     }
-    (*row)->bits[key->place / 64] |= UINT64_C(1) << key->place % 64;
-    (*row)->left--;
-    node->advance |= (*row)->left == 0;
+    flow_row_block(node, key)->done = true;
+    if (--row->left == 0) {
+        node->advance = true;
+    }
     return 0;
 }
 
@@ -169,11 +166,55 @@ static int open_iterated(struct flow_node *node, struct flow_segment *segment,
         }
         key = (struct flow_key){segment->file, address.version,
                                 flow_shape_place(shape, &address)};
-        if (segment->owner[key.place] == node->id) {
+        if (segment->own->index[key.place] != FLOW_NOT_MINE) {
             code = open_one(node, &key, preference++);
         }
     }
     app->done(iterator);
+    return code;
+}
+
+/* ... and those that it left out, behind them. */
+static int open_rest(struct flow_node *node, struct flow_segment *segment,
+                     int64_t to)
+{
+    int code = 0;
+    while (code == 0 && segment->open_to < to) {
+        struct flow_key key = {segment->file, segment->open_to, 0};
+        for (uint32_t i = 0; code == 0 && i < segment->own->count; i++) {
+            key.place = segment->own->mine[i];
+            code = open_one(node, &key, UINT32_MAX);
+        }
+        segment->open_to++;
+    }
+    return code;
+}
+
+/* A task of which more than is common is to be asked; one without a block
+ * stands for an address. */
+static int slow_one(struct flow_node *node, struct poise_flow_task *task)
+{
+    const struct poise_flow_address *address = &task->address;
+    if (task->block) {
+        return flow_task_ask(task);
+    }
+    struct flow_key key = {
+        address->file, address->version,
+        flow_shape_place(flow_file(node, address->file), address)};
+    return open_one(node, &key, task->preference);
+}
+
+int flow_slow(struct flow_node *node)
+{
+    int code = 0;
+    for (unsigned p = 0; p < node->threads; p++) {
+        struct poise_flow_task **list = &node->processors[p].slow;
+        while (code == 0 && *list) {
+            struct poise_flow_task *task = *list;
+            *list = task->next;
+            code = slow_one(node, task);
+        }
+    }
     return code;
 }
 
@@ -182,23 +223,21 @@ int flow_segment_open(struct flow_node *node, struct flow_segment *segment)
     bool iterated = node->job->app.iterate != NULL;
     int64_t step = iterated ? node->window : 1;
     int code = 0;
-    while (code == 0 && !node->inherits && segment->open_to < segment->to &&
+    while (code == 0 && segment->own && segment->own->count > 0 &&
+           segment->open_to < segment->to &&
            segment->open_to < segment->low + node->window) {
         int64_t to = segment->to - segment->open_to > step
                          ? segment->open_to + step
                          : segment->to;
         if (iterated) {
             code = open_iterated(node, segment, to);
+            code = code == 0 ? open_rest(node, segment, to) : code;
+            continue;
         }
-        while (code == 0 && segment->open_to < to) {
-            struct flow_key key = {segment->file, segment->open_to, 0};
-            for (uint64_t i = 0; code == 0 && i < segment->mine_count; i++) {
-                key.place = segment->mine[i];
-                /* Behind what the iterator named. */
-                code = open_one(node, &key, iterated ? UINT32_MAX : i);
-            }
-            segment->open_to++;
-        }
+        node->processors[0].now_ns = node->now_ns;
+        code = flow_open_row(&node->processors[0], segment, segment->open_to);
+        segment->open_to += code == 0;
+        code = code == 0 ? flow_slow(node) : code;
     }
     return code;
 }
@@ -224,48 +263,79 @@ static int is_border(struct flow_node *node, const struct flow_key *key)
     return code < 0 ? code : 0;
 }
 
+static int own_alloc(uint64_t places, struct flow_own **out)
+{
+    struct flow_own *own =
+        poise_alloc(1, sizeof *own + places * sizeof own->index[0]);
+    if (!own) {
+        return -ENOMEM;
+    }
+    own->refs = 1;
+    own->mine = poise_alloc(places, sizeof *own->mine);
+    if (!own->mine) {
+        flow_own_drop(own);
+        return -ENOMEM;
+    }
+    *out = own;
+    return 0;
+}
+
 /* The node's places, those first that others wait for. */
 static int segment_order(struct flow_node *node, struct flow_segment *segment)
 {
     uint64_t places = flow_shape_places(flow_file(node, segment->file));
-    uint64_t front = 0, back = 0;
+    uint64_t back = 0;
+    struct flow_own *own = NULL;
     uint64_t *inner = poise_alloc(places, sizeof *inner);
-    free(segment->mine);
-    free(segment->is_mine);
-    segment->mine = poise_alloc(places, sizeof *segment->mine);
-    segment->is_mine = poise_alloc(places, sizeof *segment->is_mine);
-    int code = inner && segment->mine && segment->is_mine ? 0 : -ENOMEM;
+    int code = inner ? own_alloc(places, &own) : -ENOMEM;
     for (uint64_t p = 0; code >= 0 && p < places; p++) {
         struct flow_key key = {segment->file, segment->from, p};
+        own->index[p] = FLOW_NOT_MINE;
         if (segment->owner[p] != node->id) {
             continue;
         }
-        segment->is_mine[p] = true;
         code = node->net ? is_border(node, &key) : 0;
         if (code > 0) {
-            segment->mine[front++] = p;
+            own->mine[own->count++] = p;
         } else {
             inner[back++] = p;
         }
     }
     for (uint64_t i = 0; code >= 0 && i < back; i++) {
-        segment->mine[front + i] = inner[i];
+        own->mine[own->count++] = inner[i];
     }
-    segment->mine_count = front + back;
+    for (uint32_t i = 0; code >= 0 && i < own->count; i++) {
+        own->index[own->mine[i]] = i;
+    }
     free(inner);
-    return code < 0 ? code : 0;
+    if (code < 0) {
+        flow_own_drop(own);
+        return code;
+    }
+    flow_own_drop(segment->own);
+    segment->own = own;
+    return 0;
 }
 
-/* Blocks that nobody was known to own are looked for once more. */
-static int seek_unowned(struct flow_node *node, uint32_t file)
+/* Blocks that nobody was known to own are looked for once more; those of them
+ * that are this node's now stay in the table. */
+static int seek_unowned(struct flow_node *node,
+                        const struct flow_segment *segment)
 {
+    struct flow_walk walk = {0};
+    struct flow_block *block;
     int code = 0;
-    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; code == 0 && b;
-             b = b->next) {
-            if (b->key.file == file && b->waiters) {
-                code = flow_block_seek(node, b);
-            }
+    while (code == 0 && (block = flow_walk_next(node, &walk))) {
+        struct flow_key key = flow_block_key(block);
+        if (key.file != segment->file) {
+            continue;
+        }
+        if (!block->row && key.version >= segment->from &&
+            key.version < segment->to && flow_is_mine(node, &key)) {
+            flow_block_is_early(node, block);
+        }
+        if (flow_waiters(block)) {
+            code = flow_block_seek(node, block);
         }
     }
     return code;
@@ -301,25 +371,33 @@ int flow_node_segment(struct flow_node *node, struct flow_segment *in)
     struct flow_segment *segment;
     in->low = in->from;
     in->open_to = in->from;
-    in->mine = NULL;
-    in->is_mine = NULL;
+    in->own = NULL;
     in->rows = poise_alloc((size_t)(in->to - in->from), sizeof *in->rows);
     int code = in->rows ? segment_insert(node, in, &segment) : -ENOMEM;
     if (code < 0) {
+        flow_segment_clear(in);
         flow_segment_free(in);
         return code;
     }
     code = segment_order(node, segment);
     if (code == 0) {
-        code = seek_unowned(node, segment->file);
+        code = seek_unowned(node, segment);
     }
     code = code == 0 ? flow_block_adopt(node, segment) : code;
     code = code == 0 ? flow_block_resolve(node) : code;
     if (code == 0) {
-        code = segment->mine_count > 0 ? flow_segment_open(node, segment)
+        code = segment->own->count > 0 ? flow_segment_open(node, segment)
                                        : segment_advance(node, segment);
     }
     return code == 0 ? flow_node_settle(node) : code;
+}
+
+void flow_segment_clear(struct flow_segment *segment)
+{
+    flow_own_drop(segment->own);
+    free(segment->rows);
+    segment->own = NULL;
+    segment->rows = NULL;
 }
 
 /* ---- lines, and going back to them --------------------------------------- */
@@ -337,6 +415,7 @@ bool flow_node_line_is_done(const struct flow_node *node)
 int flow_node_line(struct flow_node *node, int64_t line)
 {
     int code = 0;
+    flow_node_count(node);
     node->line_told = false;
     node->next_line = line;
     if (node->forgot > line || line <= node->line) {
@@ -344,11 +423,10 @@ int flow_node_line(struct flow_node *node, int64_t line)
         node->next_line = -1;
         return 0;
     }
-    for (uint64_t i = 0; code == 0 && i <= node->table_mask; i++) {
-        for (struct flow_block *b = node->table[i]; code == 0 && b;
-             b = b->next) {
-            code = b->made ? flow_block_keep(node, b) : 0;
-        }
+    struct flow_walk walk = {0};
+    struct flow_block *block;
+    while (code == 0 && (block = flow_walk_next(node, &walk))) {
+        code = block->made ? flow_block_keep(node, block) : 0;
     }
     return code;
 }
@@ -358,26 +436,24 @@ int flow_node_line(struct flow_node *node, int64_t line)
 static void segment_rollback(struct flow_node *node,
                              struct flow_segment *segment, int64_t line)
 {
-    uint64_t places = flow_shape_places(flow_file(node, segment->file));
+    uint64_t count = segment->own ? segment->own->count : 0;
     int64_t low = line < segment->from ? segment->from
                   : line < segment->to ? line + 1
                                        : segment->to;
-    for (int64_t v = segment->from; v < segment->to; v++) {
-        struct flow_row **row = &segment->rows[v - segment->from];
-        uint64_t left = v < segment->low ? 0
-                        : *row           ? (*row)->left
-                                         : segment->mine_count;
-        node->stats.redone += v >= low ? segment->mine_count - left : 0;
-        free(*row);
-        *row = NULL;
+    for (int64_t v = low; v < segment->to; v++) {
+        const struct flow_row *row = flow_row_of(segment, v);
+        uint64_t left = v < segment->low ? 0 : row ? row->left : count;
+        node->stats.redone += count - left;
     }
+    flow_rows_rollback(node, segment, line);
+    flow_own_drop(segment->own);
+    segment->own = NULL;
     segment->low = segment->open_to = low;
-    segment->mine_count = 0;
-    memset(segment->is_mine, 0, places * sizeof *segment->is_mine);
 }
 
 void flow_node_rollback(struct flow_node *node, int64_t line)
 {
+    flow_node_count(node);
     node->inherits = true;
     node->advance = false;
     node->line = node->base = node->forgot = line;
@@ -407,7 +483,7 @@ int flow_node_inherit(struct flow_node *node)
         struct flow_files *files = &node->files[f];
         for (uint32_t s = 0; code == 0 && s < files->count; s++) {
             struct flow_segment *segment = &files->segments[s];
-            code = segment->mine_count > 0 ? flow_segment_open(node, segment)
+            code = segment->own->count > 0 ? flow_segment_open(node, segment)
                                            : segment_advance(node, segment);
         }
     }

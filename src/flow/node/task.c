@@ -48,10 +48,9 @@ static void edges_drop(struct poise_flow_task *task, bool done)
     task->edge_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct flow_block *block = edges[i].block;
-        block->refs--;
-        if (done && block->made && block->uses > 0) {
-            block->uses--;
-        }
+        uint64_t word = flow_life_word(&block->life);
+        word -= done && block->made && flow_life_uses(word) > 0 ? FLOW_USE : 0;
+        flow_life_set(&block->life, word - FLOW_REF);
         flow_block_release(node, block);
     }
     if (edges != few) {
@@ -80,10 +79,10 @@ static int edge_add(struct poise_flow_task *task,
     }
     *edge = (struct flow_edge){block, task, NULL};
     task->edge_count++;
-    block->refs++;
+    flow_block_take(block);
     if (!block->made) {
-        edge->next = block->waiters;
-        block->waiters = edge;
+        edge->next = flow_waiters(block);
+        atomic_store_explicit(&block->waiters, edge, memory_order_relaxed);
         task->missing++;
         return flow_block_seek(node, block);
     }
@@ -118,27 +117,41 @@ static int edges_add(struct poise_flow_task *task,
     return code;
 }
 
+/* The processor that has the fewest tasks gets it; all are outside. */
+static int give(struct flow_node *node, struct poise_flow_task *task)
+{
+    struct flow_processor *best = &node->processors[0];
+    for (unsigned p = 1; p < node->threads; p++) {
+        struct flow_processor *other = &node->processors[p];
+        size_t count = other->heap.count + (other->current != NULL);
+        if (count < best->heap.count + (best->current != NULL)) {
+            best = other;
+        }
+    }
+    int code = flow_heap_push(&best->heap, task);
+    flow_ready_tell(best);
+    return code;
+}
+
 static int task_ready(struct poise_flow_task *task)
 {
     struct flow_node *node = task->node;
     task->state = FLOW_READY;
     task->ready_ns = node->now_ns;
-    if (node->idle > 0 && !node->settles) {
+    if (node->careful && node->idle > 0) {
         pthread_cond_signal(&node->work);
     }
-    int code = flow_heap_push(&node->ready, task);
-    atomic_store_explicit(&node->ready_hint, node->ready.count,
-                          memory_order_relaxed);
-    return code;
+    return node->careful ? flow_heap_push(&node->ready, task)
+                         : give(node, task);
 }
 
-/* Ask for its dependencies until something is missing or all is there. */
-static int task_ask(struct poise_flow_task *task)
+int flow_task_ask(struct poise_flow_task *task)
 {
     struct flow_node *node = task->node;
     for (unsigned round = 0; round < ASKS_MOST; round++) {
         edges_drop(task, false);
-        int code = flow_ask(node, &task->block->key, POISE_FLOW_BACKWARD);
+        struct flow_key key = flow_block_key(task->block);
+        int code = flow_ask(node, &key, POISE_FLOW_BACKWARD);
         if (code < 0) {
             return code;
         }
@@ -164,33 +177,35 @@ int flow_task_met(struct poise_flow_task *task)
     if (--task->missing > 0) {
         return 0;
     }
-    return task->known ? task_ready(task) : task_ask(task);
+    return task->known ? task_ready(task) : flow_task_ask(task);
 }
 
 /* ---- their life --------------------------------------------------------- */
 
-static void unlist(struct poise_flow_task *task)
+void flow_task_init(struct poise_flow_task *task, struct flow_node *node,
+                    struct flow_block *block, const struct flow_key *key,
+                    uint32_t preference)
 {
-    struct flow_node *node = task->node;
-    if (!task->open_at) {
-        return;
-    }
-    *task->open_at = task->next_open;
-    if (task->next_open) {
-        task->next_open->open_at = task->open_at;
-    } else {
-        node->open_end = task->open_at;
-    }
-    task->open_at = NULL;
+    task->node = node;
+    task->block = block;
+    task->edges = task->few;
+    task->redo = flow_is_done(node, key);
+    task->preference = preference;
+    task->state = FLOW_WAITING;
+    task->known = task->abandoned = false;
+    task->processor = NULL;
+    task->edge_count = 0;
+    atomic_store_explicit(&task->missing, 0, memory_order_relaxed);
+    flow_shape_address(flow_file(node, key->file), key, &task->address);
 }
 
 int flow_task_open(struct flow_node *node, struct flow_block *block,
                    uint32_t preference)
 {
     struct poise_flow_task *task = node->unused;
+    struct flow_key key = flow_block_key(block);
     if (task) {
         node->unused = task->next;
-        memset(task, 0, sizeof *task);
     } else {
         task = poise_alloc(1, sizeof *task);
     }
@@ -202,21 +217,14 @@ int flow_task_open(struct flow_node *node, struct flow_block *block,
         free(task);
         return code;
     }
-    task->node = node;
-    task->block = block;
-    task->edges = task->few;
-    task->redo = flow_is_done(node, &block->key);
-    task->preference = preference;
-    flow_shape_address(flow_file(node, block->key.file), &block->key,
-                       &task->address);
+    flow_task_init(task, node, block, &key, preference);
     block->task = task;
-    task->open_at = node->open_end;
-    *node->open_end = task;
-    node->open_end = &task->next_open;
-    return task_ask(task);
+    flow_life_set(&block->life, flow_life_word(&block->life) | FLOW_LIFE_OPEN);
+    return flow_task_ask(task);
 }
 
-void flow_task_tidy(struct poise_flow_task *task)
+/* What one call of compute left, but for references. */
+static void call_clear(struct poise_flow_task *task)
 {
     while (task->made) {
         struct flow_made *made = task->made;
@@ -226,16 +234,6 @@ void flow_task_tidy(struct poise_flow_task *task)
     for (uint32_t i = 0; i < task->written_count; i++) {
         free(task->written[i].made);
     }
-    task->written_count = 0;
-    for (uint32_t i = 0; i < task->view_count; i++) {
-        if (task->views[i]) {
-            task->views[i]->refs--;
-            if (task->node->table) {
-                flow_block_release(task->node, task->views[i]);
-            }
-        }
-    }
-    task->view_count = 0;
     if (task->written != &task->one) {
         free(task->written);
     }
@@ -243,62 +241,110 @@ void flow_task_tidy(struct poise_flow_task *task)
     free(task->more.items);
     task->written = NULL;
     task->views = NULL;
-    task->written_cap = task->view_cap = 0;
+    task->written_count = task->written_cap = 0;
+    task->view_count = task->view_cap = 0;
     task->more = (struct poise_flow_list){0};
+}
+
+void flow_task_tidy(struct poise_flow_task *task)
+{
+    for (uint32_t i = 0; i < task->view_count; i++) {
+        flow_block_give(task->views[i]);
+        flow_block_release(task->node, task->views[i]);
+    }
+    call_clear(task);
+}
+
+void flow_task_clear(struct poise_flow_task *task)
+{
+    call_clear(task);
+    if (task->edges != task->few) {
+        free(task->edges);
+    }
+    task->edges = task->few;
+    task->edge_count = 0;
 }
 
 void flow_task_free(struct poise_flow_task *task)
 {
     flow_task_tidy(task);
     edges_drop(task, false);
-    unlist(task);
-    task->next = task->node->unused;
-    task->node->unused = task;
+    if (!task->of_slab) {
+        task->next = task->node->unused;
+        task->node->unused = task;
+    }
+}
+
+static void slow_remove(struct poise_flow_task **list,
+                        const struct poise_flow_task *task)
+{
+    while (*list && *list != task) {
+        list = &(*list)->next;
+    }
+    if (*list) {
+        *list = task->next;
+    }
 }
 
 void flow_task_drop(struct poise_flow_task *task)
 {
+    struct flow_node *node = task->node;
     if (task->state == FLOW_RUNNING) {
         task->redo = true; /* its dependencies are counted down already */
+        if (task->of_slab) {
+            task->block->row->keeps_slab = true;
+        }
         return;
     }
     for (uint32_t i = 0; i < task->edge_count; i++) {
-        struct flow_edge **at = &task->edges[i].block->waiters;
-        while (*at && *at != &task->edges[i]) {
-            at = &(*at)->next;
+        struct flow_block *block = task->edges[i].block;
+        struct flow_edge *edge = flow_waiters(block), *before = NULL;
+        while (edge && edge != &task->edges[i]) {
+            before = edge;
+            edge = edge->next;
         }
-        if (*at) {
-            *at = task->edges[i].next;
+        if (edge && before) {
+            before->next = edge->next;
+        } else if (edge) {
+            atomic_store_explicit(&block->waiters, edge->next,
+                                  memory_order_relaxed);
         }
     }
-    task->block->task = NULL;
-    edges_drop(task, false);
     if (task->state == FLOW_READY) {
-        task->state = FLOW_DROPPED;
-        unlist(task);
-    } else {
-        flow_task_free(task);
+        flow_heap_remove(task);
     }
+    for (unsigned p = 0; p < node->threads; p++) {
+        slow_remove(&node->processors[p].slow, task);
+    }
+    flow_block_untask(task->block);
+    flow_task_free(task);
 }
 
 void flow_task_rollback(struct flow_node *node)
 {
-    struct poise_flow_task *next;
-    for (size_t i = 0; i < node->ready.count; i++) {
-        if (node->ready.items[i]->state == FLOW_DROPPED) {
-            flow_task_free(node->ready.items[i]);
+    struct poise_flow_task *all = NULL;
+    struct flow_walk walk = {0};
+    struct flow_block *block;
+    node->ready.count = 0;
+    for (unsigned p = 0; p < node->threads; p++) {
+        node->processors[p].heap.count = 0;
+        node->processors[p].slow = NULL;
+    }
+    /* First all, and then what they hold: that may be freed by it. */
+    while ((block = flow_walk_next(node, &walk))) {
+        struct poise_flow_task *task = block->task;
+        if (task && task->state == FLOW_RUNNING) {
+            task->abandoned = true;
+        } else if (task) {
+            task->next = all;
+            all = task;
         }
     }
-    node->ready.count = 0;
-    atomic_store_explicit(&node->ready_hint, 0, memory_order_relaxed);
-    for (struct poise_flow_task *task = node->open; task; task = next) {
-        struct flow_block *block = task->block;
-        next = task->next_open;
-        if (task->state == FLOW_RUNNING) {
-            task->abandoned = true;
-            continue;
-        }
-        block->task = NULL;
+    while (all) {
+        struct poise_flow_task *task = all;
+        all = task->next;
+        block = task->block;
+        flow_block_untask(block);
         flow_task_free(task);
         flow_block_release(node, block);
     }
@@ -309,7 +355,7 @@ static int task_forget(struct poise_flow_task *task)
 {
     struct flow_block *block = task->block;
     struct flow_node *node = task->node;
-    block->task = NULL;
+    flow_block_untask(block);
     flow_task_free(task);
     flow_block_release(node, block);
     return 0;
@@ -329,8 +375,9 @@ static int task_again(struct poise_flow_task *task)
 
 static bool wrote_own(const struct poise_flow_task *task)
 {
+    struct flow_key own = flow_block_key(task->block);
     for (uint32_t i = 0; i < task->written_count; i++) {
-        if (flow_key_same(&task->written[i].key, &task->block->key)) {
+        if (flow_key_same(&task->written[i].key, &own)) {
             return true;
         }
     }
@@ -369,7 +416,7 @@ int flow_task_end(struct poise_flow_task *task, int code)
     node->stats.blocks++;
     node->stats.redone += task->redo;
     node->stats.unforeseen += task->redo;
-    block->task = NULL;
+    flow_block_untask(block);
     edges_drop(task, !task->redo);
     flow_task_free(task);
     flow_block_release(node, block);

@@ -10,8 +10,10 @@ soak:
 	@tools/test --soak
 bench:
 	@tools/bench
+package:
+	@tools/package
 install: all
 	@DESTDIR="$(DESTDIR)" tools/build --install "$(or $(PREFIX),/usr/local)"
 clean:
 	rm -rf build build-*
-.PHONY: all demo test soak bench install clean
+.PHONY: all demo test soak bench package install clean

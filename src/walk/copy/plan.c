@@ -4,6 +4,7 @@
  */
 #include "internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,8 +226,11 @@ static int decide(const struct poise_copy_options *options,
         return poise_error_set(ENOENT, "copy to", "", NULL);
     }
     if (walk->root_count > 1 && !into) {
-        return poise_error_set(ENOTDIR, "copy several sources to",
-                               options->target, NULL);
+        bool missing = !there && lstat(options->target, &st) != 0;
+        return poise_error_set(
+            missing ? errno : ENOTDIR, "copy several sources to",
+            options->target,
+            missing ? "there is no such directory; make it first" : NULL);
     }
     if (!there && ends_in_slash(options->target) &&
         lstat(walk->roots[0], &st) == 0 && !S_ISDIR(st.st_mode)) {

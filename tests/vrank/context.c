@@ -31,16 +31,27 @@ static void test_plan(void **state)
     assert_int_equal(context_plan(&options, 16 * 30 * MIB, &plan), 0);
     assert_true(plan.context_bytes <= 30 * MIB &&
                 plan.context_bytes >= 18 * MIB);
-    assert_true(16 * plan.slot_bytes <= 16 * 30 * MIB);
+    assert_true(plan.slot_bytes >= plan.heap_bytes);
     /* ... but not if they were asked for. */
     options.most_bytes = 40 * MIB;
     assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
     assert_int_equal(plan.context_bytes, 40 * MIB);
     assert_int_equal(context_plan(&options, 16 * 30 * MIB, &plan), -ENOSPC);
     assert_non_null(strstr(poise_error_last()->why, "480 MiB are free"));
+    /* More than the memory for one, as asked for, or as the disk has. */
     options.most_bytes = 51 * MIB;
-    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), -ENOMEM);
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.context_bytes, 50 * MIB);
+    assert_int_equal(plan.heap_bytes, 50 * MIB);
+    options.most_bytes = 5000 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), -ENOSPC);
+    options.most_bytes = 4000 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.heap_bytes, 4000 * MIB);
     options.most_bytes = 0;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.context_bytes, 50 * MIB);
+    assert_int_equal(plan.heap_bytes, 16 * 400 * MIB);
     options.sharers = 1000000;
     assert_int_equal(context_plan(&options, 1000 * MIB, &plan), -ENOSPC);
     options.sharers = 0;
@@ -583,13 +594,68 @@ static void test_greedy(void **state)
 {
     struct context_sums sums;
     (void)state;
+    most = 24 * MIB;
     struct vrank_outcome out =
         run_within(32 * MIB, 4, 1, scratch(), body_greedy, &sums);
+    most = 0;
     assert_int_equal(out.status, 0);
     const char *said = poise_buf_str(&run.said);
     assert_non_null(strstr(said, "got no memory"));
     assert_null(strstr(strstr(said, "got no memory") + 1, "got no memory"));
     poise_buf_free(&run.said);
+}
+
+enum { LARGER = 12 };
+
+/* Each rank in turn has more than the memory: what the others send, in blocks
+ * that grow, are given back, and come again. */
+static int body_larger(int rank, int size)
+{
+    uint64_t *mine = words(rank, WORDS), *all = NULL;
+    char *blocks[LARGER];
+    for (int root = 0; root < size; root += 3) {
+        if (rank == root) {
+            all = wrap_malloc((size_t)size * WORDS * sizeof *all);
+            CHECK(all != NULL);
+        }
+        MPI_Gather(mine, WORDS, MPI_UINT64_T, all, WORDS, MPI_UINT64_T, root,
+                   MPI_COMM_WORLD);
+        for (int from = 0; rank == root && from < size; from++) {
+            CHECK(words_are(all + (size_t)from * WORDS, from, 0, WORDS));
+        }
+        for (int i = 0; i < LARGER && rank == root; i++) {
+            blocks[i] = zeroed_alloc(1, 2 * MIB + 1000);
+            CHECK(blocks[i] != NULL && blocks[i][MIB] == 0);
+            memset(blocks[i], i + 1, 2 * MIB + 1000);
+        }
+        MPI_Bcast(mine, WORDS, MPI_UINT64_T, root, MPI_COMM_WORLD);
+        CHECK(words_are(mine, root, 0, WORDS));
+        for (size_t i = 0; i < WORDS; i++) {
+            mine[i] = word(rank, i);
+        }
+        for (int i = 0; i < LARGER && rank == root; i++) {
+            CHECK(blocks[i][0] == i + 1);
+            CHECK(memcmp(blocks[i], blocks[i] + 1, 2 * MIB + 999) == 0);
+            wrap_free(blocks[i]);
+        }
+        if (rank == root) {
+            wrap_free(all);
+        }
+    }
+    wrap_free(mine);
+    return 0;
+}
+
+static void test_larger(void **state)
+{
+    struct context_sums sums;
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        struct vrank_outcome out =
+            run_within(16 * MIB, 9, threads, scratch(), body_larger, &sums);
+        assert_int_equal(out.status, 0);
+        assert_string_equal(poise_buf_str(&run.said), "");
+    }
 }
 
 /* A run in which the k-th call of a kind fails: whether there were so many. */
@@ -657,7 +723,8 @@ int main(void)
         cmocka_unit_test(test_parts),     cmocka_unit_test(test_greedy),
         cmocka_unit_test(test_mappings),  cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_kept),      cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_suspended), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_suspended), cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@ static const char *scratch(void)
 
 static enum poise_vrank_tracking tracking;
 static bool whole;
+static size_t most; /* that a rank may allocate */
 
 /* Run ranks with `memory` for contexts; what has moved is in *sums. */
 static struct vrank_outcome run_within(size_t memory, int count, int threads,
@@ -31,6 +32,7 @@ static struct vrank_outcome run_within(size_t memory, int count, int threads,
     struct vrank_outcome out = {.status = -1};
     const struct context_options options = {.memory_bytes = memory,
                                             .scratch = folders,
+                                            .most_bytes = most,
                                             .count = count,
                                             .threads = threads,
                                             .whole = whole,

@@ -429,7 +429,7 @@ class Swap(unittest.TestCase):
         program = self.compile(LARGE, "-DMEGABYTES=2")
         for options, words in (
                 (["--memory", "2M"], "MiB are in use without them"),
-                (["--memory", "64M", "--context", "1G"], "are asked for"),
+                (["--memory", "64M", "--context", "1P"], "MiB are free"),
                 (["--scratch", "/no/such/folder"], "/no/such/folder"),
                 (["--scratch", ","], "a name is missing"),
                 (["--context", "1P", "--memory", "9P"], "MiB are free")):
@@ -492,8 +492,8 @@ static void test(void)
         self.assertGreater(int(result.stdout.split()[0]), 20 * 12 * (4 << 20))
 
     def test_root_gathers(self):
-        """One rank has more than half of the memory."""
-        program = self.compile(HEAD + """
+        """One rank has more than the memory."""
+        text = HEAD + """
 static void test(void)
 {
     int count = 1 << 18;
@@ -502,7 +502,7 @@ static void test(void)
         mine[i] = rank * 1000003 + i;
     }
     if (rank == 0) {
-        all = malloc((size_t)size * count * sizeof(int));
+        all = malloc((size_t)size * count * sizeof(int) + EXTRA);
         check(all != NULL, "malloc");
     }
     for (int round = 0; round < 2; round++) {
@@ -513,8 +513,20 @@ static void test(void)
         }
     }
 }
-""")
-        self.well(32, program, "--memory", "64M")
+"""
+        program = self.compile(text, "-DEXTRA=0")
+        self.well(32, program, "--memory", "32M")
+        program = self.compile(text, "-DEXTRA=150000000")
+        # A disk that has not so much is no reason to die by a signal.
+        mount = ["unshare", "-m", "sh", "-c",
+                 'mount -t tmpfs -o size=150m none "$0" && exec "$@"',
+                 self.scratch]
+        if run(mount + ["true"]).returncode == 0:
+            result = run(mount + [POISE, "run", "-V", "32", "--scratch",
+                                  self.scratch, "--memory", "32M", program],
+                         cwd=self.folder)
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn("got no memory", result.stderr)
 
     def test_sort_example(self):
         """Seven times the memory; also of keys that are equal."""

@@ -81,9 +81,9 @@ static const struct poise_option options[] = {
              "--scratch: what its control group and the machine allow)",
      .offset = offsetof(struct values, memory)},
     {POISE_OPTION_BYTES, .name = "context", .arg = "SIZE",
-     .help = "what a rank may allocate at most (default: seven eighths of "
-             "the memory that is left for contexts; with several threads half "
-             "of a thread's part)",
+     .help = "what a rank may allocate at most (default: sixteen times the "
+             "memory that is left for contexts, if the scratch folders have "
+             "so much when it asks)",
      .offset = offsetof(struct values, context)},
     {POISE_OPTION_ENUM, .name = "swap", .arg = "WHEN",
      .help = "needed; or always, at each call that waits: for tests of "

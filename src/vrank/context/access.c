@@ -530,11 +530,11 @@ static size_t part_alike(const struct contexts *all,
 {
     size_t at = offset / all->extent_bytes, end = offset + bytes;
 
-    *here = extent_is_here(&context->extents[at]);
+    *here = extent_is_near(&context->extents[at]);
     do {
         at++;
     } while (at * all->extent_bytes < end &&
-             extent_is_here(&context->extents[at]) == *here);
+             extent_is_near(&context->extents[at]) == *here);
     return at * all->extent_bytes < end ? at * all->extent_bytes - offset
                                         : bytes;
 }

@@ -299,11 +299,14 @@ static void context_clear(struct contexts *all, struct context *context)
     struct heap *heap = &context->heap;
 
     context_unlist(all, context);
+    extents_forget(all, context);
     mmap(heap->base, heap->bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     all->used_bytes -= context->held + context->lease;
-    context->held = context->lease = 0;
-    memset(context->extents, 0, all->extent_count * sizeof *context->extents);
+    context->held = context->lease = context->shared = 0;
+    context->shares = 0;
+    memset(context->extents, 0,
+           context->extent_count * sizeof *context->extents);
     pending_free(all, context);
     context->is_retired = true;
     context->opens = 0;
@@ -356,15 +359,45 @@ void context_keep_resident(struct context *context)
 
 /* ---- heaps -------------------------------------------------------------- */
 
+/* The heap of the rank that runs has more than is to be in memory: the rest is
+ * the kernel's. Whether that can be. Under the lock, which is let go meanwhile.
+ */
+static bool context_share(struct contexts *all, struct context *context)
+{
+    uint64_t most = all->plan.context_bytes;
+
+    /* Others may touch it, for a moment. */
+    while (context->busy || context->opens > 1) {
+        if (context->keeps_resident) {
+            return false;
+        }
+        contexts_wait(all);
+    }
+    context_occupy(all, context);
+    pthread_mutex_unlock(&all->lock);
+    int code = extents_share(all, context, most);
+    if (code < 0) {
+        context_fail();
+    }
+    pthread_mutex_lock(&all->lock);
+    context_free_up(all, context);
+    /* Of an extent that is shared nobody can have the rest. */
+    return context->heap.held <= most + context->shared + all->extent_bytes;
+}
+
 static bool context_take(void *arg, size_t bytes)
 {
     struct context *context = arg;
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
-    uint64_t wanted = context->heap.charged + bytes;
+    uint64_t whole = context->heap.charged + bytes;
     uint64_t have = context->held + context->lease;
-    bool fits = wanted <= all->plan.context_bytes;
+    bool fits = whole <= all->plan.heap_bytes;
+    if (fits && whole > all->plan.context_bytes + context->shared) {
+        fits = context_share(all, context);
+    }
+    uint64_t wanted = whole > context->shared ? whole - context->shared : 0;
     if (fits && wanted > have) {
         fits = contexts_room(all, context, NULL, wanted - have, true);
         context->lease += fits ? wanted - have : 0;
@@ -378,10 +411,11 @@ void context_refused(const struct heap *heap, size_t bytes)
     vrank_say_once(
         VRANK_ONCE_MEMORY,
         "a virtual rank got no memory: it has %llu MiB, wants %llu more, "
-        "and may have %llu; 'poise run --memory SIZE' gives more",
+        "and may have %llu, if the scratch folders have room; 'poise run "
+        "--context SIZE' changes that",
         (unsigned long long)heap->allocated >> 20,
         (unsigned long long)(bytes >> 20) + 1,
-        (unsigned long long)contexts->plan.context_bytes >> 20);
+        (unsigned long long)contexts->plan.heap_bytes >> 20);
 }
 
 /* What it leases is found anew when it is closed. */

@@ -30,6 +30,7 @@
  *
  * With several workers the memory holds at least two contexts for each: that of
  * the rank that runs and one that it pins. With one a rank may have nearly all.
+ * Of a rank that allocates more the rest is the kernel's to page.
  *
  * Source: pems 4.2-4.5.
  */
@@ -48,7 +49,7 @@ struct context_options {
     uint64_t memory_bytes; /**< of the whole process */
     uint64_t base_bytes;   /**< of that, what is in use without contexts */
     const char *scratch;   /**< folders, separated by commas */
-    uint64_t most_bytes;   /**< of a context; 0: as many as fit */
+    uint64_t most_bytes;   /**< that a rank may allocate; 0: what fits */
     int count;             /**< ranks of this process */
     int threads;
     int sharers; /**< processes that use the same folders; 0: 1 */
@@ -64,7 +65,9 @@ struct context_plan {
     uint64_t budget_bytes; /**< of all contexts in memory */
     uint64_t
         message_bytes; /**< for pending writes, and messages on their way */
-    uint64_t context_bytes; /**< that one may hold */
+    uint64_t context_bytes; /**< of one, that may be in memory */
+    uint64_t heap_bytes;    /**< that a rank may allocate: what is more than
+                                 context_bytes the kernel pages */
     uint64_t slot_bytes;    /**< addresses of one, and space on disk */
 };
 /** Divide. -ENOMEM, -ENOSPC with the arithmetic. */
@@ -169,9 +172,12 @@ void context_disk_start(struct context_disk *disk,
                         uint64_t offset, void *data, size_t bytes,
                         bool is_write);
 
-/** Map part of a slot, whole pages, at `place`, MAP_PRIVATE. */
+/** Map part of a slot, whole pages, at `place`: MAP_PRIVATE, or MAP_SHARED. */
 int context_disk_map(const struct context_disk *disk, int slot, uint64_t offset,
-                     char *place, size_t bytes);
+                     char *place, size_t bytes, int kind);
+/** Take space for part of a slot, whole pages: whether there is so much. */
+bool context_disk_reserve(const struct context_disk *disk, int slot,
+                          uint64_t offset, size_t bytes);
 /** What the page cache holds of part of a slot is not needed. */
 void context_disk_forget(const struct context_disk *disk, int slot,
                          uint64_t offset, size_t bytes);

@@ -373,22 +373,28 @@ static int plan_range(const struct contexts *all, struct context *context,
     return code;
 }
 
-int dirty_plan(const struct contexts *all, struct context *context, size_t at)
+int dirty_range(const struct context *context, size_t offset)
 {
-    struct extent *extent = &context->extents[at];
-    size_t each = all->extent_bytes, low = at * each, high = low + each;
-    size_t touched = 0, written = 0;
-    int first = 0, end = context->range_count, code = 0;
+    int first = 0, end = context->range_count;
 
-    /* The first range that ends behind it. */
     while (first < end) {
         int middle = first + (end - first) / 2;
-        if (context->ranges[middle].to > low) {
+        if (context->ranges[middle].to > offset) {
             end = middle;
         } else {
             first = middle + 1;
         }
     }
+    return first;
+}
+
+int dirty_plan(const struct contexts *all, struct context *context, size_t at)
+{
+    struct extent *extent = &context->extents[at];
+    size_t each = all->extent_bytes, low = at * each, high = low + each;
+    size_t touched = 0, written = 0;
+    int first = dirty_range(context, low), code = 0;
+
     for (; first < context->range_count && code == 0 &&
            context->ranges[first].from < high;
          first++) {

@@ -170,14 +170,14 @@ static size_t disk_piece(const struct context_disk *disk, uint64_t offset,
 }
 
 int context_disk_map(const struct context_disk *disk, int slot, uint64_t offset,
-                     char *place, size_t bytes)
+                     char *place, size_t bytes, int kind)
 {
     while (bytes > 0) {
         size_t now = disk_piece(disk, offset, bytes);
         uint64_t at;
         const struct poise_disk *file = disk_place(disk, slot, offset, &at);
         if (mmap(place, now, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, poise_disk_fd(file),
+                 kind | MAP_NORESERVE | MAP_FIXED, poise_disk_fd(file),
                  (off_t)at) == MAP_FAILED) {
             return poise_error_set(errno, "map a scratch file in",
                                    poise_disk_path(file), NULL);
@@ -187,6 +187,23 @@ int context_disk_map(const struct context_disk *disk, int slot, uint64_t offset,
         bytes -= now;
     }
     return 0;
+}
+
+bool context_disk_reserve(const struct context_disk *disk, int slot,
+                          uint64_t offset, size_t bytes)
+{
+    while (bytes > 0) {
+        size_t now = disk_piece(disk, offset, bytes);
+        uint64_t at;
+        const struct poise_disk *file = disk_place(disk, slot, offset, &at);
+        if (poise_fault_check(POISE_FAULT_ALLOC) != 0 ||
+            fallocate(poise_disk_fd(file), 0, (off_t)at, (off_t)now) != 0) {
+            return false;
+        }
+        offset += now;
+        bytes -= now;
+    }
+    return true;
 }
 
 void context_disk_forget(const struct context_disk *disk, int slot,

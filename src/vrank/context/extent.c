@@ -90,7 +90,8 @@ static int extent_leave(const struct contexts *all, struct context *context,
     size_t from = extent_offset(all, at);
     int code = stored ? context_disk_map(all->disk, context->index, from,
                                          context->heap.base + from,
-                                         extent_end(all, context, at) - from)
+                                         extent_end(all, context, at) - from,
+                                         MAP_PRIVATE)
                       : extent_map(all, context, at);
 
     extent->state = stored ? EXTENT_AWAY : EXTENT_FRESH;
@@ -101,9 +102,9 @@ static int extent_leave(const struct contexts *all, struct context *context,
 /* ---- what was touched --------------------------------------------------- */
 
 /* What the heap uses, where that has changed; the rest is not stored. */
-static int look_ranges(struct context *context)
+static int look_ranges(const struct contexts *all, struct context *context)
 {
-    size_t at = 0;
+    size_t at = 0, used = context->extent_count * all->extent_bytes;
     int count =
         heap_extents(&context->heap, &context->ranges, &context->range_room);
 
@@ -116,8 +117,51 @@ static int look_ranges(struct context *context)
         stored_set(context, at, context->ranges[i].from / CONTEXT_PAGE, false);
         at = context->ranges[i].to / CONTEXT_PAGE;
     }
-    stored_set(context, at, context->heap.bytes / CONTEXT_PAGE, false);
+    used = used < context->heap.bytes ? used : context->heap.bytes;
+    stored_set(context, at, used / CONTEXT_PAGE, false);
     return 0;
+}
+
+/* Bytes of an extent that the heap uses. */
+static size_t look_used(const struct contexts *all,
+                        const struct context *context, size_t at)
+{
+    size_t low = extent_offset(all, at), high = extent_end(all, context, at);
+    size_t used = 0;
+
+    for (int i = dirty_range(context, low);
+         i < context->range_count && context->ranges[i].from < high; i++) {
+        const struct heap_extent *range = &context->ranges[i];
+        used += (range->to < high ? range->to : high) -
+                (range->from > low ? range->from : low);
+    }
+    return used;
+}
+
+/* What the kernel pages and the heap has given back is fresh again, if the file
+ * can forget it; the rest is counted. */
+static int look_shared(const struct contexts *all, struct context *context)
+{
+    int code = 0;
+
+    context->shared = 0;
+    for (size_t at = 0;
+         context->shares > 0 && at < context->extent_count && code == 0; at++) {
+        size_t used;
+        if (context->extents[at].state != EXTENT_SHARED) {
+            continue;
+        }
+        used = look_used(all, context, at);
+        if (used == 0 &&
+            madvise(context->heap.base + extent_offset(all, at),
+                    extent_end(all, context, at) - extent_offset(all, at),
+                    MADV_REMOVE) == 0) {
+            context->shares--;
+            code = extent_leave(all, context, at, false);
+        }
+        context->shared += used;
+    }
+    return code;
 }
 
 /* What became of one, of which `seen` pages are there; *faults: those that the
@@ -156,8 +200,18 @@ static int look_one(const struct contexts *all, struct context *context,
         extent->state = seen > 0 ? EXTENT_VISITED : EXTENT_AWAY;
         extent->pages = (uint32_t)seen;
         break;
+    case EXTENT_SHARED:
+        break;
     }
     return 0;
+}
+
+/* Whether its pages have to be counted. What is RESIDENT stays so, unless pages
+ * were given back. */
+static bool look_counts(const struct extent *extent, bool changed)
+{
+    return extent->state == EXTENT_RESIDENT ? changed
+                                            : extent->state != EXTENT_SHARED;
 }
 
 int extents_look(struct contexts *all, struct context *context, uint64_t *held,
@@ -166,20 +220,21 @@ int extents_look(struct contexts *all, struct context *context, uint64_t *held,
     size_t count =
         (context->heap.reach + all->extent_bytes - 1) / all->extent_bytes;
     bool changed = context->heap.drops != context->range_drops;
-    int code = context->heap.changes != context->range_changes
-                   ? look_ranges(context)
-                   : 0;
+    int code = 0;
 
-    context->range_drops = context->heap.drops;
     /* Also where the heap does not reach any more. */
     count = count > context->extent_count ? count : context->extent_count;
     context->extent_count = count;
+    if (context->heap.changes != context->range_changes) {
+        code = look_ranges(all, context);
+        code = code == 0 ? look_shared(all, context) : code;
+    }
+    context->range_drops = context->heap.drops;
     *held = *faults = 0;
     for (size_t at = 0; at < count && code == 0;) {
         struct extent *extents = context->extents;
         size_t end = at;
-        while (end < count &&
-               (changed || extents[end].state != EXTENT_RESIDENT)) {
+        while (end < count && look_counts(&extents[end], changed)) {
             extents[end++].seen = 0;
         }
         if (end > at) {
@@ -189,14 +244,76 @@ int extents_look(struct contexts *all, struct context *context, uint64_t *held,
             code = look_one(all, context, at, changed, faults);
             *held += (uint64_t)extents[at].pages * CONTEXT_PAGE;
         }
-        if (at < count && code == 0 && !changed) {
+        if (at < count && code == 0) {
             extents[at].pages =
-                (uint32_t)(extent_charge(all, context, at) / CONTEXT_PAGE);
+                extents[at].state == EXTENT_SHARED
+                    ? 0
+                    : (uint32_t)(extent_charge(all, context, at) /
+                                 CONTEXT_PAGE);
             *held += (uint64_t)extents[at].pages * CONTEXT_PAGE;
             at++;
         }
     }
     return code;
+}
+
+/* Whether no page of a FRESH extent was touched since it was looked at. */
+static bool share_is_fresh(const struct contexts *all, struct context *context,
+                           size_t at)
+{
+    struct extent *extent = &context->extents[at];
+
+    if (extent->state != EXTENT_FRESH) {
+        return false;
+    }
+    extent->seen = 0;
+    dirty_count(all, context, at, at + 1);
+    return extent->seen == 0;
+}
+
+int extents_share(struct contexts *all, struct context *context, uint64_t bytes)
+{
+    const struct heap *heap = &context->heap;
+    size_t at = (heap->reach + all->extent_bytes - 1) / all->extent_bytes;
+    int code;
+
+    context->extent_count =
+        at > context->extent_count ? at : context->extent_count;
+    code = look_ranges(all, context);
+    code = code == 0 ? look_shared(all, context) : code;
+    while (at-- > 0 && code == 0 && heap->held > bytes + context->shared) {
+        size_t from = extent_offset(all, at), used;
+        if (!share_is_fresh(all, context, at)) {
+            continue;
+        }
+        used = look_used(all, context, at);
+        if (used > 0) {
+            /* Where there is no space a touch would kill. */
+            if (!context_disk_reserve(all->disk, context->index, from,
+                                      extent_end(all, context, at) - from)) {
+                break;
+            }
+            code = context_disk_map(
+                all->disk, context->index, from, heap->base + from,
+                extent_end(all, context, at) - from, MAP_SHARED);
+            context->extents[at].state = EXTENT_SHARED;
+            context->shared += used;
+            context->shares++;
+        }
+    }
+    return code;
+}
+
+void extents_forget(const struct contexts *all, const struct context *context)
+{
+    for (size_t at = 0; context->shares > 0 && at < context->extent_count;
+         at++) {
+        size_t from = extent_offset(all, at);
+        if (context->extents[at].state == EXTENT_SHARED) {
+            madvise(context->heap.base + from,
+                    extent_end(all, context, at) - from, MADV_REMOVE);
+        }
+    }
 }
 
 int extents_expose(struct contexts *all, struct context *context, size_t offset,

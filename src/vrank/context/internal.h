@@ -41,13 +41,18 @@ struct pending_write {
  *             are clean, and the kernel's; those that were written are
  *             anonymous, and dirty
  *
+ *   SHARED    it lies on disk, and its place there is mapped, MAP_SHARED: the
+ *             kernel pages it. That is for what a rank has beyond the memory
+ *             for one; it counts for none, but in the page cache
+ *
  *   FRESH -> RESIDENT, AWAY -> VISITED   found at the end of a phase
  *                                        (extents_look)
  *   AWAY, VISITED -> RESIDENT            extents_bring, in bulk
  *   RESIDENT, VISITED -> AWAY or FRESH   extents_drop, after extents_write
  *   FRESH -> AWAY                        extents_expose, before a part of it is
  *                                        written to disk
- *   RESIDENT, AWAY -> FRESH              extents_look: the heap gave it back
+ *   RESIDENT, AWAY, SHARED -> FRESH      extents_look: the heap gave it back
+ *   FRESH -> SHARED                      extents_share
  *
  * Addresses of a heap can be touched at any time: the kernel serves what is
  * away from the file, in system calls, too. That costs a fault for each page;
@@ -57,7 +62,8 @@ enum extent_state {
     EXTENT_FRESH,
     EXTENT_RESIDENT,
     EXTENT_AWAY,
-    EXTENT_VISITED
+    EXTENT_VISITED,
+    EXTENT_SHARED
 };
 struct extent {
     uint8_t state;        /* enum extent_state */
@@ -96,6 +102,8 @@ struct context {
     int parts;          /* atomic; that are under way from and to disk */
     uint64_t held;      /* bytes in memory, those of its extents */
     uint64_t lease;     /* that it may touch beside while it is open */
+    uint64_t shared;    /* bytes in use of its extents that are SHARED, */
+    int shares;         /* and how many these are */
     int missing; /* atomic; extents of its next phase that are not RESIDENT */
     int list;    /* the list in which it stands; -1: none */
     struct context *next, *prev;
@@ -170,6 +178,14 @@ extern struct contexts *contexts;
 struct context *context_self(void);
 struct context *context_of(const void *ptr);
 
+/* What may be in memory of one, if all of it is touched. */
+static inline uint64_t context_most(const struct context *context)
+{
+    uint64_t charged = context->heap.charged;
+
+    return charged > context->shared ? charged - context->shared : 0;
+}
+
 /* ---- swap.c -------------------------------------------------------------- */
 
 /* Any of a context may be touched from now on, by the caller: all that is
@@ -227,6 +243,11 @@ static inline bool extent_is_here(const struct extent *extent)
 {
     return extent->state == EXTENT_RESIDENT || extent->state == EXTENT_VISITED;
 }
+/* Whether it is touched in its place by whoever copies. */
+static inline bool extent_is_near(const struct extent *extent)
+{
+    return extent_is_here(extent) || extent->state == EXTENT_SHARED;
+}
 /* Whether an extent can have a frame: the others come to their own place. */
 bool extent_is_framed(const struct contexts *all, const struct context *context,
                       size_t at);
@@ -249,6 +270,13 @@ int extents_drop(struct contexts *all, struct context *context,
  * places, or read them there. */
 int extents_bring(struct contexts *all, struct context *context,
                   const struct extent_list *list, uint64_t *bytes);
+/* Give the kernel FRESH extents in use, the last ones first, until `bytes` or
+ * less are left to be in memory, if there are so many. The context is open, and
+ * its rank waits for this. */
+int extents_share(struct contexts *all, struct context *context,
+                  uint64_t bytes);
+/* What the kernel pages of one that ends need not be written. */
+void extents_forget(const struct contexts *all, const struct context *context);
 /* A part of it will be written to disk: what is fresh of that is away. */
 int extents_expose(struct contexts *all, struct context *context, size_t offset,
                    size_t bytes);
@@ -328,6 +356,8 @@ void dirty_watch(const struct contexts *all, struct context *context,
  * first..end, which was 0. */
 void dirty_count(const struct contexts *all, struct context *context,
                  size_t first, size_t end);
+/* The first of context->ranges that ends behind an offset; or their number. */
+int dirty_range(const struct context *context, size_t offset);
 /* Pages from..to are stored, or not. */
 void stored_set(struct context *context, size_t from, size_t to, bool stored);
 bool stored_get(const struct context *context, size_t page);

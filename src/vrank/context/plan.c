@@ -14,6 +14,12 @@
 /** What part of the memory of contexts a rank leaves to others, where it is the
  * only one that runs. */
 #define PLAN_OTHERS 8
+/** How much larger than the memory for it a rank may be, unless the user says
+ * more: what is in memory of it is then worth least. */
+#define PLAN_LARGER 16
+/** Addresses of all together, and the size of a scratch file, which has holes:
+ * of ext4's 16 TiB half. */
+#define PLAN_ADDRESSES ((uint64_t)1 << 43)
 /** A heap may need so much more space than it holds, as one in PLAN_SLACK. */
 #define PLAN_SLACK 4
 
@@ -58,6 +64,18 @@ static int plan_disks(const struct context_options *options,
     return 0;
 }
 
+/* What a rank may have if the disk has it when it asks: addresses cost nothing.
+ */
+static uint64_t plan_larger(uint64_t kept, uint64_t budget, uint64_t addresses)
+{
+    uint64_t larger = PLAN_LARGER * round_down(budget);
+
+    if (slot_for(larger) > addresses) {
+        larger = round_down(addresses / (PLAN_SLACK + 1) * PLAN_SLACK);
+    }
+    return larger > kept ? larger : kept;
+}
+
 int context_plan(const struct context_options *options, uint64_t free_bytes,
                  struct context_plan *out)
 {
@@ -86,29 +104,20 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
                     (PLAN_MESSAGES - 1) * PLAN_MESSAGES +
                 (2 << 20)));
     }
-    if (options->most_bytes > most) {
-        return poise_error_set(
-            ENOMEM, plan_doing, NULL,
-            "contexts of %llu MiB are asked for; of %llu MiB of memory, %llu "
-            "MiB are in use without them and %llu MiB are for messages, which "
-            "leaves %llu MiB to %s",
-            mib(options->most_bytes), mib(options->memory_bytes),
-            mib(options->base_bytes), mib(messages), mib(most),
-            alone ? "one, and an eighth of that to others"
-                  : "each of two for each thread");
-    }
-    if (options->most_bytes > 0) {
-        most = options->most_bytes < PLAN_LEAST
-                   ? PLAN_LEAST
-                   : round_down(options->most_bytes);
-    }
-    int code = plan_disks(options, free_bytes, ranks, &most);
+    /* So much each disk keeps for each rank. */
+    uint64_t kept = options->most_bytes > 0 ? options->most_bytes : most;
+    kept = kept < PLAN_LEAST ? PLAN_LEAST : round_down(kept);
+    int code = plan_disks(options, free_bytes, ranks, &kept);
     if (code < 0) {
         return code;
     }
+    uint64_t heap = options->most_bytes > 0
+                        ? kept
+                        : plan_larger(kept, budget, PLAN_ADDRESSES / ranks);
     *out = (struct context_plan){.budget_bytes = budget,
                                  .message_bytes = messages / 2,
-                                 .context_bytes = most,
-                                 .slot_bytes = slot_for(most)};
+                                 .context_bytes = most < kept ? most : kept,
+                                 .heap_bytes = heap,
+                                 .slot_bytes = slot_for(heap)};
     return 0;
 }

@@ -38,7 +38,7 @@ static void prefetch_bring(struct contexts *all, struct context *context)
     }
     /* Not before: the wish may be old, and the rank run and change its heap,
      * for which it takes no lock. While it is not open nothing changes it. */
-    if (context->heap.charged > all->plan.budget_bytes / PREFETCH_LEAST) {
+    if (context_most(context) > all->plan.budget_bytes / PREFETCH_LEAST) {
         return;
     }
     context_occupy(all, context);

@@ -505,7 +505,7 @@ bool context_bring(struct contexts *all, struct context *context, bool expected,
 static bool context_rent(struct contexts *all, struct context *context,
                          bool pinned)
 {
-    uint64_t most = context->heap.charged;
+    uint64_t most = context_most(context);
     uint64_t lease = most > context->held ? most - context->held : 0;
 
     if (!contexts_room(all, context, NULL, lease, true)) {
@@ -540,7 +540,7 @@ void context_open(struct contexts *all, struct context *context, bool expected)
             poise_error_set(ENOMEM, "bring a context into memory", NULL,
                             "%d MiB are needed, and the contexts of ranks that "
                             "started threads, which stay in memory, leave less",
-                            (int)(context->heap.charged >> 20));
+                            (int)(context_most(context) >> 20));
             pthread_mutex_unlock(&all->lock);
             context_fail();
             pthread_mutex_lock(&all->lock);

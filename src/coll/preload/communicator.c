@@ -4,9 +4,7 @@
  */
 #include "communicator.h"
 #include "events.h"
-#include "messages.h"
 #include "rules.h"
-#include "watch.h"
 
 #include <poise/comm.h>
 
@@ -588,20 +586,19 @@ void preload_count(enum entry entry, enum reason reason)
     __atomic_fetch_add(&preload.counts[entry][reason], 1, __ATOMIC_RELAXED);
 }
 
-/* States count for themselves, and are read without their threads' knowing. */
 uint64_t preload_calls(enum entry entry, bool by_tree)
 {
     uint64_t calls = 0;
     pthread_mutex_lock(&preload.lock);
-    for (int r = by_tree ? BY_TREE : BY_TREE + 1;
-         r < (by_tree ? BY_TREE + 1 : REASONS); r++) {
-        calls += __atomic_load_n(&preload.counts[entry][r], __ATOMIC_RELAXED);
+    for (int r = 0; r < REASONS; r++) {
+        calls +=
+            (r == BY_TREE) == by_tree
+                ? __atomic_load_n(&preload.counts[entry][r], __ATOMIC_RELAXED)
+                : 0;
     }
     for (size_t i = 0; i < BUCKETS && entry < SERVED; i++) {
         for (struct state *s = preload.buckets[i]; s; s = s->next) {
-            calls +=
-                __atomic_load_n(by_tree ? &s->served[entry] : &s->early[entry],
-                                __ATOMIC_RELAXED);
+            calls += by_tree ? s->served[entry] : s->early[entry];
         }
     }
     pthread_mutex_unlock(&preload.lock);

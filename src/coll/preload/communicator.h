@@ -127,6 +127,23 @@ void preload_refuse(MPI_Comm comm, int rank);
 void preload_begin(void);
 /* Free all, while MPI runs. Collective over MPI_COMM_WORLD. */
 void preload_end(void);
+/* A tree file that somebody else writes while the program runs (watch.c): */
+/* Whether POISE_TREE_WATCH names one. */
+bool watch_wanted(void);
+/* MPI runs now: this is rank 0 of MPI_COMM_WORLD, which looks. */
+void watch_begin(int size);
+extern bool watch_is_on __attribute__((visibility("hidden")));
+/* Propose the file's tree if it is another one than when it was last looked at,
+ * but look no more often than some times a second. */
+void watch_look(struct poise_coll *coll);
+
+/* Records of the program's point-to-point messages (messages.c): */
+/* Make them if POISE_TRACE_MESSAGES asks for it, while a trace is in force. MPI
+ * runs now. */
+void messages_begin(void);
+/* Say what was not recorded. */
+void messages_end(void);
+
 /* The last error, on standard error, behind `before`. */
 void preload_say_error(const char *before);
 /* The counts, if they are asked for. */

@@ -14,9 +14,7 @@
  *
  * Not recorded: persistent requests, matched probes, intercommunicators.
  */
-#include "messages.h"
-
-#include "events.h"
+#include "communicator.h"
 
 #include <poise/trace.h>
 

@@ -6,8 +6,6 @@
  * Rank 0 looks with one call to the system, at most each LOOK_NS; in between it
  * reads the clock, and other ranks do nothing.
  */
-#include "watch.h"
-
 #include "communicator.h"
 
 #include <stdlib.h>

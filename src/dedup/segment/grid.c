@@ -224,10 +224,12 @@ static size_t moved(const struct dedup_grid_lines *now,
                     struct dedup_grid_lines *before)
 {
     size_t found = 0;
+    if (before->down == 0) {
+        return 0;
+    }
     qsort(before->prints, before->down, sizeof *before->prints, by_value);
     for (size_t i = 0; i < now->count; i++) {
         found +=
-            before->down > 0 &&
             bsearch(&now->prints[now->down + i], before->prints, before->down,
                     sizeof *before->prints, by_value) != NULL;
     }
@@ -275,6 +277,10 @@ int poise_dedup_grid_cut(struct poise_dedup_grid_cutter *cutter,
     }
     cutter->count = 0;
     cutter->likely = SIZE_MAX;
+    if (grid->width == 0 || grid->height == 0) {
+        *out = (struct poise_dedup_grid_cuts){cutter->places, 0, 0, false};
+        return 0;
+    }
     switch (cutter->options.method) {
     case POISE_DEDUP_GRID_COLUMNS:
         code = cutter->options.still

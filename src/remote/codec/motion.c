@@ -331,6 +331,9 @@ static int by_votes(const void *left, const void *right)
 
 static void count_votes(struct codec_motion *motion)
 {
+    if (motion->hit_count == 0) {
+        return;
+    }
     qsort(motion->hits, motion->hit_count, sizeof *motion->hits, by_motion);
     for (size_t i = 0, end; i < motion->hit_count; i = end) {
         end = i + 1;

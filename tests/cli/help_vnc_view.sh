@@ -1,0 +1,1 @@
+$POISE help vnc view

@@ -195,8 +195,9 @@ static void net_computed(struct flow_net *net, uint32_t number, int64_t segment,
 static void net_notify(struct flow_net *net)
 {
     struct flow_server *server = (struct flow_server *)net;
-    server->due = true;
-    server_wake(server);
+    if (!atomic_exchange(&server->due, true)) {
+        server_wake(server); /* else it was woken, and has not reported yet */
+    }
 }
 
 /* ---- links -------------------------------------------------------------- */
@@ -321,7 +322,8 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
 {
     struct flow_queue sent = {0};
     struct flow_node *node = server->node;
-    flow_node_lock(node);
+    /* Queues are added to by who has the node: its mutex is enough here. */
+    pthread_mutex_lock(&node->lock);
     if (link->queue.first) {
         if (link->sending.last) {
             link->sending.last->next = link->queue.first;
@@ -331,7 +333,7 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
         link->sending.last = link->queue.last;
         link->queue = (struct flow_queue){0};
     }
-    flow_node_unlock(node);
+    pthread_mutex_unlock(&node->lock);
     if (!link->sending.first && !flow_handshake_queue(link)) {
         return 0;
     }
@@ -407,11 +409,11 @@ static int serve_event(struct flow_server *server, struct flow_link *link)
     }
     if (link == (struct flow_link *)&server->wake) {
         uint64_t count;
-        flow_node_lock(server->node);
+        pthread_mutex_lock(&server->node->lock);
         ssize_t got = read(server->wake, &count, sizeof count);
         (void)got;
         server->woken = false;
-        flow_node_unlock(server->node);
+        pthread_mutex_unlock(&server->node->lock);
         return 0;
     }
     return link->fd >= 0 ? link_read(server, link) : 0;

@@ -190,10 +190,12 @@ struct flow_heap {
 };
 
 struct poise_flow_task {
-    struct flow_node *node;
-    struct flow_processor *processor; /**< that runs it; NULL: none */
-    struct flow_block *block;         /**< to be written */
-    struct poise_flow_address address;
+    /* What other threads than the one that runs it touch stands together: it
+     * moves from cache to cache. */
+    struct flow_block *block; /**< to be written */
+    struct flow_edge *edges;  /**< few, or owned */
+    atomic_uint missing;
+    uint32_t edge_count;
     uint32_t preference; /**< of one version lower goes first */
     enum flow_state state;
     bool known; /**< its dependencies are all known */
@@ -203,14 +205,15 @@ struct poise_flow_task {
     bool of_slab;   /**< part of one */
     bool hurried;   /**< a question asked inside: nothing may be read */
     bool tripped;   /**< ... but something was to be */
-    atomic_uint missing;
-    uint32_t edge_count;
-    struct flow_edge *edges; /**< few, or owned */
-    struct flow_edge few[FLOW_FEW];
     size_t heap_at; /**< while it is ready: where in its heap */
     struct flow_heap *heap;
     uint64_t ready_ns;
+    struct poise_flow_address address;
+    struct flow_edge few[FLOW_FEW];
 
+    struct flow_node *node;
+    struct flow_processor *processor; /**< that runs it; NULL: none */
+    struct poise_flow_task *next; /**< in a list of a processor's, or unused */
     /* One call of compute. */
     struct flow_made *made;     /**< not written yet, owned */
     struct flow_write *written; /**< [written_count], &one or owned */
@@ -218,8 +221,7 @@ struct poise_flow_task {
     uint32_t written_count, written_cap;
     struct flow_block **views; /**< [view_count] referenced, owned */
     uint32_t view_count, view_cap;
-    struct poise_flow_list more;  /**< blocks that were read and not there */
-    struct poise_flow_task *next; /**< in a list of a processor's, or unused */
+    struct poise_flow_list more; /**< blocks that were read and not there */
 };
 
 /** The tasks of a row. */

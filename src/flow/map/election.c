@@ -18,6 +18,10 @@
 #define WAIT_NS UINT64_C(250000000)
 /** That a job is done is kept for those who wait for its map. */
 #define DONE_S 60
+/** "donedo" in base64: before the name of the map that did it. */
+#define DONE "ZG9uZWRv"
+/** How often etcd is asked at first before it is taken for not there. */
+#define TRIES 8
 
 enum { VALID, STALE };
 
@@ -31,6 +35,7 @@ struct map_election {
     atomic_uint_least64_t until_ns;
     atomic_int state; /**< STALE: another one was elected */
     atomic_bool stop;
+    pthread_mutex_t calls; /**< one at a time */
     pthread_t thread;
     bool renews;
 };
@@ -85,8 +90,10 @@ static bool member(struct poise_buf *answer, const char *name, char *out,
 static int call(struct map_election *e, const char *path,
                 struct poise_buf *body, struct poise_buf *answer)
 {
+    pthread_mutex_lock(&e->calls);
     int code =
         body->error ? body->error : map_etcd_call(e->etcd, path, body, answer);
+    pthread_mutex_unlock(&e->calls);
     poise_buf_free(body);
     return code;
 }
@@ -259,54 +266,73 @@ int map_election_wait(struct map_election *election, map_notice *notice,
     return 0;
 }
 
-int map_election_done(struct map_election *election)
+/* 1: all know that it is done, 0: another one is elected, negative. */
+static int say_done(struct map_election *e)
 {
-    struct map_election *e = election;
     struct poise_buf body = {0}, answer = {0};
-    char done[32], yes[8];
-    if (!e) {
-        return 0;
-    }
-    /* A lease of its own: what is done stays so for a while. The thread has the
-     * other one, and ends first. */
-    atomic_store(&e->stop, true);
-    pthread_join(e->thread, NULL);
-    e->renews = false;
+    char lease[32], yes[8];
+    /* A lease of its own: what is done stays so for a while. */
     poise_buf_printf(&body, "{\"TTL\":\"%d\"}", DONE_S);
     int code = call(e, "/v3/lease/grant", &body, &answer);
-    if (code == 0 && !member(&answer, "ID", done, sizeof done)) {
+    if (code == 0 && !member(&answer, "ID", lease, sizeof lease)) {
         code = bad_answer(e);
     }
     if (code == 0) {
+        const char *key = poise_buf_str(&e->key);
         poise_buf_printf(
             &body,
             "{\"compare\":[{\"key\":\"%s\",\"target\":\"VALUE\",\"value\":"
             "\"%s\",\"result\":\"EQUAL\"}],\"success\":[{\"requestPut\":{"
-            "\"key\":\"%s\",\"value\":\"ZG9uZQ==\",\"lease\":\"%s\"}}]}",
-            poise_buf_str(&e->key), e->own, poise_buf_str(&e->key), done);
+            "\"key\":\"%s\",\"value\":\"" DONE "%s\",\"lease\":\"%s\"}}],"
+            "\"failure\":[{\"requestRange\":{\"key\":\"%s\"}}]}",
+            key, e->own, key, e->own, lease, key);
         code = call(e, "/v3/kv/txn", &body, &answer);
     }
-    if (code == 0 && !member(&answer, "succeeded", yes, sizeof yes)) {
-        code = stale(e);
+    if (code == 0) {
+        /* Or it said so already, and the answer was lost. */
+        code = member(&answer, "succeeded", yes, sizeof yes) ||
+               strstr(poise_buf_str(&answer), e->own) != NULL;
     }
     poise_buf_free(&answer);
     return code;
+}
+
+int map_election_done(struct map_election *election, map_notice *notice,
+                      void *arg)
+{
+    bool told = false;
+    int code = 1;
+    while (election && (code = say_done(election)) < 0 &&
+           atomic_load(&election->state) == VALID) {
+        if (!told && notice) {
+            notice("all is done, but etcd does not answer: waiting for it",
+                   arg);
+        }
+        told = true;
+        poise_sleep_ns(WAIT_NS);
+    }
+    return code == 1 ? 0 : stale(election);
 }
 
 static int wait_for_turn(struct map_election *e, map_notice *notice, void *arg)
 {
     struct poise_buf answer = {0};
     bool told = false;
+    unsigned failures = 0;
     uint64_t until = 0;
     int code;
     for (;;) {
         int renewed = e->lease[0] ? lease_renew(e, &until) : 0;
         code = renewed == 0 ? lease_take(e, &until) : renewed < 0 ? renewed : 0;
         code = code == 0 ? try_once(e, false, &answer) : code;
+        if (code < 0 && (told || ++failures < TRIES)) {
+            poise_sleep_ns(WAIT_NS); /* it may only be slow, or be starting */
+            continue;
+        }
         if (code != 0) {
             break;
         }
-        if (strstr(poise_buf_str(&answer), "\"ZG9uZQ==\"")) {
+        if (strstr(poise_buf_str(&answer), "\"" DONE)) {
             code = poise_error_set(EALREADY, "run job", NULL,
                                    "another map has done it just now");
             break;
@@ -335,6 +361,7 @@ int map_election_open(const char *urls, const char *name, uint64_t ttl_ns,
     if (!e) {
         return -ENOMEM;
     }
+    pthread_mutex_init(&e->calls, NULL);
     e->urls = urls;
     e->ttl_s = (ttl_ns + 999999999) / 1000000000;
     e->ttl_s = e->ttl_s < 2 ? 2 : e->ttl_s;
@@ -383,5 +410,6 @@ void map_election_close(struct map_election *election)
     poise_buf_free(&election->key);
     poise_buf_free(&election->last_key);
     map_etcd_close(election->etcd);
+    pthread_mutex_destroy(&election->calls);
     free(election);
 }

@@ -52,8 +52,9 @@ bool map_election_holds(struct map_election *election);
 int map_election_wait(struct map_election *election, map_notice *notice,
                       void *arg);
 /** The job is done; only who is elected may say so: else -ESTALE with the error
- * set. */
-int map_election_done(struct map_election *election);
+ * set. Waits for etcd. NULL: nothing to say. */
+int map_election_done(struct map_election *election, map_notice *notice,
+                      void *arg);
 /** Give the lease back. NULL is allowed. */
 void map_election_close(struct map_election *election);
 

@@ -134,8 +134,8 @@ int map_host_lost(struct map *map, struct flow_link *link);
 int map_host_ended(struct map *map, struct map_host *host);
 /** All is over: nodes and agents are told, and waited for. */
 void map_hosts_close(struct map *map);
-/** The body of an agent: `line` is what map_hosts_tell or the map's line said.
- * 1 or negative. */
+/** The body of an agent, which learns of the map by the launcher's world or by
+ * the map's line. 1 or negative. */
 int flow_agent_run(const struct poise_flow_job *job,
                    const struct poise_flow_options *options);
 /** As agent `index` of the map at `call`. */

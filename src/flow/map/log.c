@@ -107,7 +107,8 @@ int map_log_end(struct map *map)
 {
     struct poise_buf other = {0};
     glob_t older = {0};
-    int code = map_election_done(map->election);
+    int code = map_election_done(map->election, map->options->notice,
+                                 map->options->notice_arg);
     if (map->log < 0 || code < 0) {
         return code;
     }

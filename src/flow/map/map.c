@@ -646,6 +646,8 @@ int flow_map_run(const struct poise_flow_job *job,
     }
     if (code < 0) {
         fail(&map, code);
+        map_election_close(map.election);
+        map.election = NULL;
         map_reap(&map);
         code = flow_failure_set(&map.failure);
     }

@@ -17,6 +17,7 @@ enum {
     QUEUE_MS = 10,  /* that a frame may wait beside a round trip */
     HEAD_MOST = 11, /* bytes of a record's kind and length */
     COMPACT = 1 << 16,
+    UNREAD_MOST = PROXY_RECORD_MOST + (1 << 20), /* bytes not taken */
 };
 static const char magic[] = "POISEVNC";
 
@@ -109,6 +110,7 @@ int proxy_wire_read(struct proxy_wire *wire, unsigned char *buffer)
             return got == -EAGAIN ? 1 : (int)got;
         }
         total += (size_t)got;
+        wire->heard = true;
         code = poise_buf_append(&wire->in, buffer, (size_t)got);
         if (code < 0) {
             return code;
@@ -240,6 +242,7 @@ int proxy_channel_resume(struct proxy_channel *channel, struct proxy_wire *wire,
     channel->frame_count = 0;
     channel->acked = channel->received;
     channel->pings = 0;
+    channel->rtt_ns = 0; /* the way may be another one */
     channel->ping_ns = 0;
     channel->ack_ns = 0;
     if (channel->kept.len > 0) {
@@ -306,6 +309,9 @@ int proxy_channel_record(struct proxy_channel *channel, enum proxy_record kind,
     case PROXY_PING:
         if (poise_reader_left(body) != sizeof value) {
             return proxy_bad("a question of another length");
+        }
+        if (channel->wire->out.len - channel->wire->out_at > UNREAD_MOST) {
+            return proxy_bad("it asks again and again and takes nothing");
         }
         proxy_wire_put(channel->wire, PROXY_PONG, body->pos, sizeof value);
         return 0;
@@ -377,6 +383,11 @@ int proxy_channel_flush(struct proxy_channel *channel, bool at_once,
     if (channel->received > channel->acked &&
         (at_once || channel->ack_ns <= now)) {
         acknowledge(channel);
+    }
+    if (wire->heard) {
+        /* Also a part of a record, which may take long. */
+        channel->pings = 0;
+        wire->heard = false;
     }
     if (now - channel->ping_ns > PING_S * PROXY_SECOND_NS) {
         /* Counted, not timed: a process that stood still has not listened. */

@@ -108,7 +108,8 @@ struct proxy_wire {
     char *name; /* owned: of the other end */
     int slot;
     bool can_read, can_write;
-    bool more; /* bytes may be there that poll does not see */
+    bool more;  /* bytes may be there that poll does not see */
+    bool heard; /* something came since it was looked at */
     struct poise_buf in, out;
     size_t in_at, out_at;       /* what was taken, and written */
     uint64_t in_base, out_base; /* bytes before these */

@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { KEEP_MS = 300000, HEAD = 8 };
+enum { KEEP_MS = 300000, HEAD = 8, KEPT_MOST = 16 << 20 };
 
 int proxy_session_create(struct proxy_serve *serve, struct proxy_session **out)
 {
@@ -157,7 +157,6 @@ static int take_records(struct proxy_serve *serve,
         if (code <= 0) {
             return code;
         }
-        channel->pings = 0;
         if (kind == PROXY_MESSAGE) {
             code = take_message(serve, session, &body);
         } else {
@@ -179,6 +178,9 @@ static int send_events(struct proxy_serve *serve, struct proxy_session *session)
     size_t at = 0;
     int code;
 
+    if (proxy_channel_kept(&session->channel) > KEPT_MOST) {
+        return 0; /* they wait, and become no more than may */
+    }
     poise_buf_reset(events);
     pthread_mutex_lock(&upstream->lock);
     other = upstream->events;

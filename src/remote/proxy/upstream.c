@@ -59,7 +59,8 @@ static int send_event(struct proxy_upstream *upstream, enum proxy_message kind,
     int code;
 
     pthread_mutex_lock(&upstream->lock);
-    if (upstream->events.len < EVENTS_MOST || kind != PROXY_PASSED) {
+    if (upstream->events.len < EVENTS_MOST ||
+        (kind != PROXY_PASSED && kind != PROXY_PSEUDO)) {
         put_event(upstream, kind, data, len);
     }
     code = upstream->events.error;
@@ -617,7 +618,8 @@ static int take_input(struct proxy_upstream *upstream,
     if (code == 0 && upstream->to_server.len > 0) {
         signal_fd(upstream->wake);
     }
-    return code;
+    /* A server that is gone is the thread's to tell. */
+    return code == -ENOBUFS || code == -ENOMEM ? code : 0;
 }
 
 static int take_locked(struct proxy_upstream *upstream, enum proxy_message kind,

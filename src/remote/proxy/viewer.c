@@ -475,7 +475,6 @@ static int take_record(struct proxy_view *view, struct proxy_viewer *viewer,
 {
     struct proxy_channel *channel = &viewer->channel;
 
-    channel->pings = 0;
     if (kind == PROXY_ACCEPT) {
         return take_accept(view, viewer, body);
     }

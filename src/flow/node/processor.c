@@ -289,19 +289,26 @@ static bool step(struct flow_processor *processor, struct poise_flow_task *task,
 
 /* ---- waiting ------------------------------------------------------------ */
 
+/* The most ready tasks that one processor has, up to 2. */
+static unsigned most_ready(const struct flow_node *node)
+{
+    unsigned most = 0;
+    for (unsigned p = 0; p < node->threads; p++) {
+        unsigned count = atomic_load_explicit(&node->processors[p].ready,
+                                              memory_order_relaxed);
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 /* Take tasks of others, where that is soon possible. */
 static struct poise_flow_task *look_for_ready(struct flow_processor *processor)
 {
     struct flow_node *node = processor->node;
     uint64_t began = poise_clock_ns(), now = began;
     while (now - began < SPIN_NS) {
-        unsigned least = now - began < MODEST_NS ? 2 : 1, most = 0;
-        for (unsigned p = 0; p < node->threads; p++) {
-            unsigned count = atomic_load_explicit(&node->processors[p].ready,
-                                                  memory_order_relaxed);
-            most = count > most ? count : most;
-        }
-        if (most >= least) {
+        unsigned least = now - began < MODEST_NS ? 2 : 1;
+        if (most_ready(node) >= least) {
             struct poise_flow_task *task = NULL;
             flow_enter(processor);
             bool more = !node->stop && !node->careful;
@@ -354,6 +361,7 @@ static struct poise_flow_task *sleep_for_ready(struct flow_processor *processor,
 static struct poise_flow_task *wait_for_ready(struct flow_processor *processor,
                                               bool looks)
 {
+    struct flow_node *node = processor->node;
     bool throttled = false;
     uint64_t began = poise_clock_ns();
     struct poise_flow_task *task = looks ? look_for_ready(processor) : NULL;
@@ -363,6 +371,9 @@ static struct poise_flow_task *wait_for_ready(struct flow_processor *processor,
     processor->clock_ns = poise_clock_ns();
     processor->waited_ns += processor->clock_ns - began;
     processor->throttled_ns += throttled ? processor->clock_ns - began : 0;
+    if (task && most_ready(node) > 0) {
+        flow_wake(node); /* there is work for one more, and this one is busy */
+    }
     return task;
 }
 

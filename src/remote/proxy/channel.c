@@ -214,7 +214,9 @@ static int forget(struct proxy_channel *channel, uint64_t received)
         poise_reader_blob(&reader, &len);
     }
     channel->kept.len = poise_reader_left(&reader);
-    memmove(channel->kept.data, reader.pos, channel->kept.len);
+    if (channel->kept.len > 0) {
+        memmove(channel->kept.data, reader.pos, channel->kept.len);
+    }
     while (gone < channel->frame_count &&
            channel->frames[gone].number < received) {
         gone++;

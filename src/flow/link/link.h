@@ -177,6 +177,7 @@ struct flow_link {
     size_t got;            /**< bytes of head and payload */
     struct flow_made *in;  /**< the payload, owned */
     uint64_t heard_ns, came_ns;
+    uint64_t broke_ns; /**< of a node: when it broke; 0: it never did */
     struct flow_handshake *shake; /**< owned; NULL: none goes on */
     struct flow_endpoint at;      /**< where who called listens, if proved */
     uint64_t turn;                /**< of who was called, if proved */

@@ -32,6 +32,9 @@
 #define CONTACT_NS UINT64_C(200000000)
 /** Without a map, look for another one so often. */
 #define LOOK_MS 20
+/* So long after a link broke its end is not called again: a dead process is
+ * refused at once, and the map takes longer to say that it is dead. */
+#define AGAIN_NS (LOOK_MS * UINT64_C(1000000))
 
 /* ---- what the node's threads ask for ------------------------------------ */
 
@@ -260,6 +263,7 @@ static void link_broke(struct flow_server *server, struct flow_link *link)
         server->orphan_ns = poise_clock_ns();
         return;
     }
+    link->broke_ns = poise_clock_ns();
     if (link->known && server->alive[link->peer]) {
         int code = flow_server_reseek(server, link->peer);
         code = code == 0 ? flow_node_settle(server->node) : code;
@@ -337,6 +341,11 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
     if (!link->sending.first && !flow_handshake_queue(link)) {
         return 0;
     }
+    if (link->fd < 0 && link->broke_ns &&
+        poise_clock_ns() - link->broke_ns < AGAIN_NS) {
+        server->rests = true;
+        return 0;
+    }
     int code = link->fd < 0 ? link_open(server, link, to) : 0;
     int state = code == 0 ? flow_link_send(link, &sent) : -ECONNRESET;
     flow_node_lock(node);
@@ -352,6 +361,7 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
 
 static int flush_all(struct flow_server *server)
 {
+    server->rests = false;
     int code =
         server->orphan_ns ? 0 : link_flush(server, &server->map, &server->to);
     for (unsigned n = 0; code == 0 && n < server->count; n++) {
@@ -476,8 +486,9 @@ static void serve(struct flow_server *server)
 {
     struct epoll_event events[EVENTS_MOST];
     while (!server->ended) {
-        int count = epoll_wait(server->poll, events, EVENTS_MOST,
-                               until_report_ms(server));
+        int wait_ms = until_report_ms(server);
+        wait_ms = server->rests && wait_ms > LOOK_MS ? LOOK_MS : wait_ms;
+        int count = epoll_wait(server->poll, events, EVENTS_MOST, wait_ms);
         int code = 0;
         for (int i = 0; code == 0 && i < count; i++) {
             code = serve_event(server, events[i].data.ptr);

@@ -26,6 +26,7 @@ struct flow_server {
     uint64_t map_silent_from; /**< by awake */
     uint64_t looked_ns;       /**< when it looked for another map last */
     uint64_t orphan_ns;       /**< since then it has none; 0: it has */
+    bool rests; /**< a link waits before its end is called again */
     /** Results that the map did not say it keeps: linked by next_output. */
     struct flow_block *unacknowledged, *unacknowledged_last;
     struct flow_link map;

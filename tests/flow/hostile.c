@@ -144,12 +144,12 @@ struct scene {
     pid_t node;
 };
 
-static void scene_open(struct scene *scene)
+static void scene_open_of(struct scene *scene, unsigned nodes)
 {
     struct flow_contact call = {.turn = 1, .at = flow_endpoint_loopback()};
     struct timeval most = {.tv_sec = (time_t)slowness_s(WAIT_S)};
     struct flow_link link;
-    *scene = (struct scene){.options = {.nodes = 1, .window = 2}};
+    *scene = (struct scene){.options = {.nodes = nodes, .window = 2}};
     mix_init(&scene->mix, MIX_STENCIL, 1, 4, 5);
     scene->self = self_of(0, &scene->mix);
     memcpy(call.secret, scene->self.secret, sizeof call.secret);
@@ -174,6 +174,11 @@ static void scene_open(struct scene *scene)
     assert_true(prove(scene->map, &scene->self, false, &link));
     assert_true(flow_endpoint_is_loopback(&link.at));
     scene->port = link.at.port;
+}
+
+static void scene_open(struct scene *scene)
+{
+    scene_open_of(scene, 1);
 }
 
 /* The node has nobody left, and ends: by itself. */
@@ -238,6 +243,39 @@ static void test_idle(void **state)
     scene_close(&scene, "idle");
     munmap(looks, sizeof *looks);
     looks = NULL;
+}
+
+/* A node that hangs up, as long as the map does not say that it is dead, is
+ * called again and again, but with a pause in between. */
+static void test_hangs_up(void **state)
+{
+    enum { CALLS = 8, PAUSE_MS = 20 };
+    static const char owner[] = {0, 2, 0, 0, 2, 1}; /* two each */
+    struct flow_member list[2] = {{.at = flow_endpoint_loopback()},
+                                  {.at = flow_endpoint_loopback()}};
+    struct flow_head head = {
+        .kind = FLOW_START, .version = -1, .len = sizeof list};
+    struct flow_head plan = {
+        .kind = FLOW_PLAN, .extra = 5, .len = sizeof owner};
+    struct scene scene;
+    int listener;
+    uint64_t began = 0;
+    (void)state;
+    scene_open_of(&scene, 2);
+    list[0].at.port = scene.port;
+    assert_int_equal(flow_listen(&list[1].at, &listener, &list[1].at.port), 0);
+    assert_true(say(scene.map, &head, list));
+    assert_true(say(scene.map, &plan, owner));
+    for (int i = 0; i < CALLS; i++) {
+        struct pollfd look = {.fd = listener, .events = POLLIN};
+        assert_int_equal(poll(&look, 1, (int)slowness_s(WAIT_S) * 1000), 1);
+        close(accept4(listener, NULL, NULL, SOCK_CLOEXEC));
+        began = i == 0 ? poise_clock_ns() : began;
+    }
+    /* The first call may have waited to be accepted. */
+    assert_true(poise_clock_ns() - began >= (CALLS - 2) * PAUSE_MS * MS);
+    close(listener);
+    scene_close(&scene, "hangs up");
 }
 
 /* What strangers say at a port; the kind of each is `which`. */
@@ -577,10 +615,10 @@ static void test_map_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle),          cmocka_unit_test(test_endpoints),
-        cmocka_unit_test(test_proofs),        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_map_lies),      cmocka_unit_test(test_anything),
-        cmocka_unit_test(test_map_strangers),
+        cmocka_unit_test(test_idle),      cmocka_unit_test(test_hangs_up),
+        cmocka_unit_test(test_endpoints), cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_strangers), cmocka_unit_test(test_map_lies),
+        cmocka_unit_test(test_anything),  cmocka_unit_test(test_map_strangers),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,24 +104,6 @@ unsigned proxy_palette_find(const struct proxy_palette *palette,
 
 /* ---- raw and Hextile ---------------------------------------------------- */
 
-static int put_rows(const struct proxy_format *format, uint32_t width,
-                    uint32_t height, const uint32_t *pixels, size_t stride,
-                    struct poise_buf *out)
-{
-    size_t bytes = (size_t)width * height * format->bytes;
-    uint8_t *to = (uint8_t *)poise_buf_reserve(out, bytes + 1);
-
-    if (!to) {
-        return -ENOMEM;
-    }
-    for (uint32_t y = 0; y < height; y++) {
-        to = proxy_pixels_put(format, PROXY_PIXEL, pixels + y * stride, width,
-                              to);
-    }
-    out->len += bytes;
-    return 0;
-}
-
 static void put_pixel(const struct proxy_format *format, uint32_t colour,
                       struct poise_buf *out)
 {
@@ -187,7 +169,8 @@ static int put_tile(const struct proxy_format *format, uint32_t width,
         out->len = at;
     }
     poise_buf_putc(out, TILE_RAW);
-    return put_rows(format, width, height, pixels, stride, out);
+    return proxy_pixels_append(format, PROXY_PIXEL, width, height, pixels,
+                               stride, out);
 }
 
 static int put_hextile(const struct proxy_format *format, uint32_t width,
@@ -228,6 +211,7 @@ int proxy_encode(struct proxy_encoder *encoder, int32_t encoding,
         return proxy_encode_tight(encoder, format, width, height, pixels,
                                   stride, out);
     default:
-        return put_rows(format, width, height, pixels, stride, out);
+        return proxy_pixels_append(format, PROXY_PIXEL, width, height, pixels,
+                                   stride, out);
     }
 }

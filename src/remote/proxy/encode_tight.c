@@ -26,24 +26,6 @@ static void put_len(size_t len, struct poise_buf *out)
     }
 }
 
-static int put_pixels(const struct proxy_format *format, uint32_t width,
-                      uint32_t height, const uint32_t *pixels, size_t stride,
-                      struct poise_buf *out)
-{
-    size_t row = width * proxy_pixel_bytes(format, PROXY_TPIXEL);
-    uint8_t *to = (uint8_t *)poise_buf_reserve(out, row * height + 1);
-
-    if (!to) {
-        return -ENOMEM;
-    }
-    for (uint32_t y = 0; y < height; y++) {
-        to = proxy_pixels_put(format, PROXY_TPIXEL, pixels + y * stride, width,
-                              to);
-    }
-    out->len += row * height;
-    return 0;
-}
-
 /* What is in the encoder's `plain`. */
 static int put_data(struct proxy_encoder *encoder, unsigned stream,
                     struct poise_buf *out)
@@ -101,19 +83,21 @@ int proxy_encode_tight(struct proxy_encoder *encoder,
 
     if (!has_few) {
         poise_buf_putc(out, STREAM_PIXELS << 4);
-        code =
-            put_pixels(format, width, height, pixels, stride, &encoder->plain);
+        code = proxy_pixels_append(format, PROXY_TPIXEL, width, height, pixels,
+                                   stride, &encoder->plain);
         return code < 0 ? code : put_data(encoder, STREAM_PIXELS, out);
     }
     if (palette.count == 1) {
         poise_buf_putc(out, (char)FILL);
-        return put_pixels(format, 1, 1, palette.colours, 0, out);
+        return proxy_pixels_append(format, PROXY_TPIXEL, 1, 1, palette.colours,
+                                   0, out);
     }
     stream = palette.count == 2 ? STREAM_MONO : STREAM_PALETTE;
     poise_buf_putc(out, (char)(WITH_FILTER | stream << 4));
     poise_buf_putc(out, FILTER_PALETTE);
     poise_buf_putc(out, (char)(palette.count - 1));
-    code = put_pixels(format, palette.count, 1, palette.colours, 0, out);
+    code = proxy_pixels_append(format, PROXY_TPIXEL, palette.count, 1,
+                               palette.colours, 0, out);
     put_places(&palette, width, height, pixels, stride, &encoder->plain);
     code = code < 0 ? code : encoder->plain.error;
     return code < 0 ? code : put_data(encoder, stream, out);

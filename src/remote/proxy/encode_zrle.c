@@ -27,24 +27,6 @@ static void put_packed(const struct proxy_palette *palette, uint32_t width,
     }
 }
 
-static int put_pixels(const struct proxy_format *format, uint32_t width,
-                      uint32_t height, const uint32_t *pixels, size_t stride,
-                      struct poise_buf *plain)
-{
-    size_t row = width * proxy_pixel_bytes(format, PROXY_CPIXEL);
-    uint8_t *to = (uint8_t *)poise_buf_reserve(plain, row * height + 1);
-
-    if (!to) {
-        return -ENOMEM;
-    }
-    for (uint32_t y = 0; y < height; y++) {
-        to = proxy_pixels_put(format, PROXY_CPIXEL, pixels + y * stride, width,
-                              to);
-    }
-    plain->len += row * height;
-    return 0;
-}
-
 static int put_tile(const struct proxy_format *format, uint32_t width,
                     uint32_t height, const uint32_t *pixels, size_t stride,
                     struct poise_buf *plain)
@@ -54,10 +36,12 @@ static int put_tile(const struct proxy_format *format, uint32_t width,
     if (!proxy_palette_fill(&palette, PACKED_MOST, width, height, pixels,
                             stride)) {
         poise_buf_putc(plain, 0);
-        return put_pixels(format, width, height, pixels, stride, plain);
+        return proxy_pixels_append(format, PROXY_CPIXEL, width, height, pixels,
+                                   stride, plain);
     }
     poise_buf_putc(plain, palette.count == 1 ? SOLID : (char)palette.count);
-    put_pixels(format, palette.count, 1, palette.colours, 0, plain);
+    proxy_pixels_append(format, PROXY_CPIXEL, palette.count, 1, palette.colours,
+                        0, plain);
     if (palette.count > 1) {
         put_packed(&palette, width, height, pixels, stride, plain);
     }

@@ -351,6 +351,12 @@ size_t proxy_pixel_bytes(const struct proxy_format *format,
 uint8_t *proxy_pixels_put(const struct proxy_format *format,
                           enum proxy_pixel kind, const uint32_t *pixels,
                           size_t count, uint8_t *to);
+/** Append `height` rows of `width` pixels, which lie `stride` apart. -ENOMEM.
+ */
+int proxy_pixels_append(const struct proxy_format *format,
+                        enum proxy_pixel kind, uint32_t width, uint32_t height,
+                        const uint32_t *pixels, size_t stride,
+                        struct poise_buf *out);
 
 /* ---- encode.c, encode_zrle.c, encode_tight.c ---------------------------- */
 

@@ -151,3 +151,21 @@ uint8_t *proxy_pixels_put(const struct proxy_format *format,
     }
     return to;
 }
+
+int proxy_pixels_append(const struct proxy_format *format,
+                        enum proxy_pixel kind, uint32_t width, uint32_t height,
+                        const uint32_t *pixels, size_t stride,
+                        struct poise_buf *out)
+{
+    size_t bytes = (size_t)width * height * proxy_pixel_bytes(format, kind);
+    uint8_t *to = (uint8_t *)poise_buf_reserve(out, bytes + 1);
+
+    if (!to) {
+        return -ENOMEM;
+    }
+    for (uint32_t y = 0; y < height; y++) {
+        to = proxy_pixels_put(format, kind, pixels + y * stride, width, to);
+    }
+    out->len += bytes;
+    return 0;
+}

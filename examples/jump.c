@@ -186,8 +186,10 @@ static int finish(int code, void *arg)
 
 int poise_flow_open(int argc, char **argv, struct poise_flow_program *out)
 {
-    int64_t count = 0, versions = 1;
-    if (argc != 2 || poise_parse_int(argv[1], 1, INT32_MAX, &count) < 0) {
+    const char *end = "";
+    int64_t count = argc == 2 ? strtoll(argv[1], (char **)&end, 10) : 0,
+            versions = 1;
+    if (count < 1 || count > INT32_MAX || *end != '\0') {
         return poise_error_set(EINVAL, "run", argv[0],
                                "it wants a number of nodes");
     }

@@ -21,6 +21,7 @@
  */
 #include <poise/coll.h>
 #include <poise/conditional.h>
+#include <poise/core.h>
 #include <poise/mpi.h>
 
 #include <math.h>

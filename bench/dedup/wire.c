@@ -15,6 +15,9 @@
  */
 #include "wire.h"
 
+#include <poise/core.h>
+#include <poise/store.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

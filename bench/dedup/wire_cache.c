@@ -9,6 +9,8 @@
  */
 #include "wire.h"
 
+#include <poise/store.h>
+
 #include <stdlib.h>
 #include <sys/mman.h>
 

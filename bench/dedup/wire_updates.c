@@ -10,6 +10,7 @@
  * cache. A line for each way, as a table.
  */
 #include <poise/dedup.h>
+#include <poise/store.h>
 
 #include <stdio.h>
 #include <stdlib.h>

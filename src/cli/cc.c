@@ -2,6 +2,7 @@
  * and mpifort do. */
 #include "cli/common/common.h"
 
+#include <poise/compiler.h>
 #include <poise/vrank.h>
 
 #include <errno.h>

@@ -6,6 +6,7 @@
 #include "cli/common/common.h"
 
 #include <poise/comm.h>
+#include <poise/launcher.h>
 
 #include <errno.h>
 #include <stdio.h>

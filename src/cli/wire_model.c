@@ -5,6 +5,7 @@
 #include "cli/common/common.h"
 
 #include <poise/dedup.h>
+#include <poise/model.h>
 
 #include <stdio.h>
 

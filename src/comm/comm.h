@@ -17,7 +17,7 @@
 #ifndef POISE_COMM_H
 #define POISE_COMM_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -193,93 +193,6 @@ POISE_API void poise_world_wait(struct poise_world *world, uint64_t timeout_ns);
  * now. Any thread. */
 POISE_API void poise_world_wake(struct poise_world *world);
 
-/* ---- a wire ---------------------------------------------------------------
- *
- * Messages among the ranks of a world, as fast as they go, for a part of the
- * library that has a protocol of its own: small ones, which keep their order
- * between two ranks, and transfers from a buffer of one rank into one of
- * another, without a copy in between. Used by the world's thread, but for
- * poise_wire_wake and poise_wire_abort.
- *
- * Ranks of one node write into memory that they share, and read large data
- * straight out of each other's; all others are reached through MPI. The wire
- * finds out by trying which ranks share memory; those with network namespaces
- * of their own (emulated hosts) do not. The environment variable POISE_WIRE
- * restricts it: "ring" leaves other processes' memory alone, "mpi" sends
- * everything through MPI.
- */
-struct poise_wire;
-
-/** A message of so many bytes may go to any rank. */
-#define POISE_WIRE_BYTES 4096
-
-/** Collective. -ENOTSUP, on all ranks, if the world is not one of MPI. */
-POISE_API int poise_wire_create(struct poise_world *world,
-                                struct poise_wire **out);
-/** Collective; after everything that was sent was received. NULL is
- * allowed. */
-POISE_API void poise_wire_destroy(struct poise_wire *wire);
-
-/** The longest message to `dest`: POISE_WIRE_BYTES or more. */
-POISE_API size_t poise_wire_limit(const struct poise_wire *wire, int dest);
-/** Whether this process and `rank`'s share memory. */
-POISE_API bool poise_wire_shares(const struct poise_wire *wire, int rank);
-/** Where to write a message of `len` bytes to `dest`, aligned for any type of
- * 8 bytes; until it is sent. NULL with the error set. */
-POISE_API void *poise_wire_room(struct poise_wire *wire, int dest, size_t len);
-/** Send it: the same `dest` and `len`. Returns at once. */
-POISE_API int poise_wire_send(struct poise_wire *wire, int dest, size_t len);
-
-/** What the receiving end of a transfer has to know: to be sent in a message.
- */
-struct poise_wire_ticket {
-    uint64_t number, address, len;
-};
-
-/**
- * Offer `len` bytes to `dest`, and fill in the ticket for it. The buffer is the
- * transfer's until its end is notified with the `cookie`, which is not NULL:
- * when the data was taken, or earlier where MPI keeps a copy, unless
- * `synchronous`.
- */
-POISE_API int poise_wire_put(struct poise_wire *wire, int dest,
-                             const void *data, size_t len, bool synchronous,
-                             void *cookie, struct poise_wire_ticket *out);
-/** Fetch what `source` offers. 1: it is there; 0: its end is notified with the
- * `cookie`, which is not NULL; or negative. */
-POISE_API int poise_wire_get(struct poise_wire *wire, int source,
-                             const struct poise_wire_ticket *ticket, void *data,
-                             void *cookie);
-
-/** Something that happened: the end of a transfer, or a message, whose `cookie`
- * is NULL and whose data, aligned as above, stays until the next poll. */
-struct poise_wire_event {
-    void *cookie;
-    int source;
-    bool told; /**< the end of a put of which the other end's poise_wire_get
-                    returned 1 */
-    const void *data;
-    size_t len;
-};
-/** 1: something happened; 0: nothing; or negative. */
-POISE_API int poise_wire_poll(struct poise_wire *wire,
-                              struct poise_wire_event *out);
-/** Messages and transfers that are under way from here. */
-POISE_API size_t poise_wire_busy(const struct poise_wire *wire);
-/** Between two polls that found nothing: at first returns at once, then lets
- * others run, then sleeps, at most `timeout_ns`, or until poise_wire_wake: for
- * longer and longer, or, where only ranks that share memory are left to wait
- * for, until one of them sends. */
-POISE_API void poise_wire_pause(struct poise_wire *wire, uint64_t timeout_ns);
-/** Whether ranks on this machine have a processor each, so that it is no waste
- * to poll again and again before sleeping. */
-POISE_API bool poise_wire_may_spin(const struct poise_wire *wire);
-/** End the pause, or the next one. Any thread. */
-POISE_API void poise_wire_wake(struct poise_wire *wire);
-/** End the whole job, on all ranks, with an exit status. Returns only if that
- * failed. Any thread. */
-POISE_API void poise_wire_abort(struct poise_wire *wire, int status);
-
 /* ---- collectives for set-up and results (binomial trees) ------------------
  *
  * Messages that arrive meanwhile are kept for poise_world_receive. A rank that
@@ -328,50 +241,10 @@ POISE_API int poise_world_agree(struct poise_world *world, int code);
  */
 POISE_API int poise_world_trace_begin(struct poise_world *world,
                                       const char *path);
-/**
- * Compare clocks again, where rank 0 finds that it is time: 5 s after the last
- * comparison, later after 1/16 of the time that the session has taken so far.
- * For who makes calls that all ranks count alike, as often as that lasts: so
- * `calls` were made since the last time, and in `next` is after how many more
- * to come again (at most 512; UINT64_MAX: never, all clocks are one). Costs a
- * message from rank 0 to all others, and where it is time ten messages there
- * and back for each other clock. Collective over a world that began a session;
- * nothing in others.
- */
-POISE_API int poise_world_trace_compare(struct poise_world *world,
-                                        uint64_t calls, uint64_t *next);
-/**
- * What rank 0's CLOCK_MONOTONIC is more than this host's, from ten messages
- * there and back for each clock that is not rank 0's; no rounds: they came to
- * nothing. Collective.
- */
-struct poise_trace_offset;
-POISE_API int poise_world_compare_clocks(struct poise_world *world,
-                                         struct poise_trace_offset *out);
+
 /** Compare clocks again and end the session that this world began, if it did.
  * Collective. poise_world_destroy does so where poise_world_create began it. */
 POISE_API int poise_world_trace_end(struct poise_world *world);
-
-/* ---- launching ---------------------------------------------------------- */
-
-/** What starts a job of several processes. */
-struct poise_comm_launcher {
-    char *command;   /**< its path, as PATH leads to it; owned */
-    const char *mpi; /**< "ompi" or "mpich": which MPI it belongs to */
-};
-/** How many processes a launcher started together with this one, as its
- * environment tells: 1 without a launcher, where it does not say, and with
- * POISE_MPI=none. An error where they could not find each other. Local. */
-POISE_API int64_t poise_comm_launched(void);
-/**
- * Find the mpirun of an MPI by PATH; `mpi` NULL or "": the first one found, of
- * either. Where the name of an mpirun does not say which MPI it belongs to, the
- * file that it links to does. Local. -EINVAL: another name than ompi or mpich;
- * -ENOTSUP: there is none, or the MPI is not known.
- */
-POISE_API int poise_comm_launcher_find(const char *mpi,
-                                       struct poise_comm_launcher *out);
-POISE_API void poise_comm_launcher_free(struct poise_comm_launcher *launcher);
 
 #ifdef __cplusplus
 }

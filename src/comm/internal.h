@@ -18,7 +18,9 @@
 #define POISE_COMM_INTERNAL_H
 
 #include <poise/comm.h>
+#include <poise/core.h>
 #include <poise/trace.h>
+#include <poise/trace_clock.h>
 
 /* ---- transports --------------------------------------------------------- */
 

@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+#include <poise/launcher.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,8 @@
  */
 #include "internal.h"
 
+#include <poise/world_clock.h>
+
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -13,6 +13,8 @@
 #include "internal.h"
 #include "ring.h"
 
+#include <poise/wire.h>
+
 /*
  * Rung for its owner by a process that sends to it, if the owner sleeps. No
  * ring is lost: the sender publishes its message (a full barrier) and then

@@ -9,6 +9,8 @@
 #include "comm/backend/backend.h"
 #include "share.h"
 
+#include <poise/wire.h>
+
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /*
  * poise/base.h - what everything stands on: errors and the execution context,
- * memory, growable buffers, hashing, random numbers, clocks, and faults that
- * tests inject.
+ * memory, growable buffers, hashing, random numbers, clocks.
  *
  * Conventions of the whole library:
  *   - A function that can fail returns 0 or a positive result on success and a
@@ -256,41 +255,6 @@ static inline uint64_t poise_clock_ticks(void)
 POISE_API uint64_t poise_clock_tick_hz(void);
 POISE_API uint64_t poise_clock_ticks_to_ns(uint64_t ticks);
 POISE_API uint64_t poise_clock_ns_to_ticks(uint64_t ns);
-
-/* ---- faults --------------------------------------------------------------
- *
- * Tests make the k-th call of a kind fail. The environment variable
- * POISE_FAULT="KIND:K[+][:ERRNO|:KILL][,...]" does the same to a whole command,
- * e.g. POISE_FAULT=write:3:ENOSPC; K+ means the K-th call and all later ones.
- * KIND is the name below in lower case; KILL instead of an errno name makes the
- * process kill itself there (SIGKILL), for tests of what a crash leaves behind.
- * Disarmed, a check costs one load.
- */
-enum poise_fault {
-    POISE_FAULT_ALLOC,
-    POISE_FAULT_OPEN,
-    POISE_FAULT_READ,
-    POISE_FAULT_WRITE,
-    POISE_FAULT_SYNC,
-    POISE_FAULT_RENAME,
-    POISE_FAULT_UNLINK,
-    POISE_FAULT_GETDENTS,
-    POISE_FAULT_STAT,
-    POISE_FAULT_SEND,
-    POISE_FAULT_KINDS
-};
-/** From now on the k-th call (from 1) of this kind, in any thread, fails with
- * `code`, and so do all later ones if `for_ever`. k = 0 disarms. */
-POISE_API void poise_fault_arm(enum poise_fault kind, uint64_t k, int code,
-                               bool for_ever);
-/** Arm what a text of the form of POISE_FAULT says; the library does so with
- * that variable when it is loaded, ignoring what is wrong. 0, or -EINVAL (the
- * items before the wrong one are armed). */
-POISE_API int poise_fault_parse(const char *spec);
-/** Calls of this kind since it was armed, until it was disarmed. */
-POISE_API uint64_t poise_fault_calls(enum poise_fault kind);
-/** 0, or the errno with which this call has to fail. */
-POISE_API int poise_fault_check(enum poise_fault kind);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 
 #include <poise/base.h>
 #include <poise/disk.h>
+#include <poise/fault.h>
 #include <poise/file.h>
 #include <poise/log.h>
 #include <poise/options.h>

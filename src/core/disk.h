@@ -10,6 +10,7 @@
 #define POISE_DISK_H
 
 #include <poise/base.h>
+#include <poise/disk_options.h>
 
 #include <sys/types.h>
 
@@ -20,19 +21,6 @@ extern "C" {
 /** Direct transfers have addresses, offsets and lengths that are multiples of
  * this; buffers with fewer, larger pages are twice as fast. */
 #define POISE_DISK_ALIGN 4096
-
-enum poise_disk_engine {
-    POISE_DISK_AUTO,    /**< io_uring if direct and it works, else threads */
-    POISE_DISK_URING,   /**< -ENOSYS where it does not work */
-    POISE_DISK_THREADS, /**< a few threads with pread and pwrite */
-};
-
-struct poise_disk_options {
-    enum poise_disk_engine engine;
-    unsigned depth;   /**< transfers on their way at a time; 0: 128 */
-    bool buffered;    /**< do not even try O_DIRECT */
-    const char *name; /**< of the file in errors; NULL: its path */
-};
 
 /** An open file with a queue of transfers. Threads: any number may start
  * transfers and wait for them. */
@@ -55,53 +43,53 @@ struct poise_disk_transfer {
 
 /** Open `path` with `flags` as for open(2); O_DIRECT is tried unless
  * options->buffered. `options` may be NULL. */
-POISE_API int poise_disk_open(const char *path, int flags, mode_t mode,
-                              const struct poise_disk_options *options,
-                              struct poise_disk **out);
+int poise_disk_open(const char *path, int flags, mode_t mode,
+                    const struct poise_disk_options *options,
+                    struct poise_disk **out);
 /** A disk around a duplicate of `fd`, which then is at the same place and has
  * the same flags: O_DIRECT is tried on both. `path` names it in errors. */
-POISE_API int poise_disk_of(int fd, const char *path,
-                            const struct poise_disk_options *options,
-                            struct poise_disk **out);
+int poise_disk_of(int fd, const char *path,
+                  const struct poise_disk_options *options,
+                  struct poise_disk **out);
 /** A file without a name in folder `dir`, for reading and writing: nothing is
  * left of it, however the process ends. Errors name the folder. */
-POISE_API int poise_disk_scratch(const char *dir,
-                                 const struct poise_disk_options *options,
-                                 struct poise_disk **out);
+int poise_disk_scratch(const char *dir,
+                       const struct poise_disk_options *options,
+                       struct poise_disk **out);
 /** Waits for what is on its way, then closes. NULL is allowed. */
-POISE_API void poise_disk_close(struct poise_disk *disk);
-POISE_API int poise_disk_fd(const struct poise_disk *disk);
+void poise_disk_close(struct poise_disk *disk);
+int poise_disk_fd(const struct poise_disk *disk);
 /** How the file is named in errors. */
-POISE_API const char *poise_disk_path(const struct poise_disk *disk);
+const char *poise_disk_path(const struct poise_disk *disk);
 /** Whether transfers go past the page cache; may become false at the first
  * one. */
-POISE_API bool poise_disk_is_direct(const struct poise_disk *disk);
+bool poise_disk_is_direct(const struct poise_disk *disk);
 /** "io_uring" or "threads". */
-POISE_API const char *poise_disk_engine_name(const struct poise_disk *disk);
+const char *poise_disk_engine_name(const struct poise_disk *disk);
 /** Bytes moved by transfers that are over. */
-POISE_API void poise_disk_count(struct poise_disk *disk, uint64_t *read_bytes,
-                                uint64_t *written_bytes);
+void poise_disk_count(struct poise_disk *disk, uint64_t *read_bytes,
+                      uint64_t *written_bytes);
 
 /** Put a transfer into the queue; it fails, if it does, when it is waited
  * for. */
-POISE_API void poise_disk_start(struct poise_disk *disk,
-                                struct poise_disk_transfer *transfer);
+void poise_disk_start(struct poise_disk *disk,
+                      struct poise_disk_transfer *transfer);
 /** The bytes moved: all of a write; of a read, fewer at the end of the file
  * only. Negative with the error set. A transfer that was never started, or
  * was waited for before, gives 0 at once. */
-POISE_API ssize_t poise_disk_wait(struct poise_disk_transfer *transfer);
+ssize_t poise_disk_wait(struct poise_disk_transfer *transfer);
 
 /** Memory of 2 MiB pages where the system has them, zeroed, aligned to
  * 2 MiB. NULL with the error set. */
-POISE_API void *poise_huge_alloc(size_t bytes);
-POISE_API void poise_huge_free(void *ptr, size_t bytes);
+void *poise_huge_alloc(size_t bytes);
+void poise_huge_free(void *ptr, size_t bytes);
 
 /** The memory that this process may use: the least of the limits of its
  * control groups (v1 and v2, up to the root), less what they hold that cannot
  * be given back, and of what the machine has available. */
-POISE_API uint64_t poise_memory_available(void);
+uint64_t poise_memory_available(void);
 /** Bytes free to this user on the file system of `dir`. */
-POISE_API int poise_disk_free_bytes(const char *dir, uint64_t *out);
+int poise_disk_free_bytes(const char *dir, uint64_t *out);
 
 #ifdef __cplusplus
 }

@@ -27,9 +27,9 @@ POISE_API ssize_t poise_file_pread(int fd, void *data, size_t len,
 /** All `len` bytes or an error. */
 POISE_API int poise_file_write(int fd, const void *data, size_t len,
                                const char *path);
-POISE_API int poise_file_pwrite(int fd, const void *data, size_t len,
-                                uint64_t offset, const char *path);
-POISE_API int poise_file_sync(int fd, const char *path);
+int poise_file_pwrite(int fd, const void *data, size_t len, uint64_t offset,
+                      const char *path);
+int poise_file_sync(int fd, const char *path);
 
 /** The descriptor of this process that `path` names, or -1: /dev/stdin,
  * /dev/stdout, /dev/stderr, /dev/fd/N, /proc/self/fd/N. To open such a name is
@@ -54,9 +54,9 @@ POISE_API void poise_file_drain_output(void);
 /* The two calls of a walk's inner loop: bare but for the fault check, no
  * error is set (errno values are returned negative). */
 struct statx;
-POISE_API ssize_t poise_file_getdents(int fd, void *buf, size_t len);
-POISE_API int poise_file_statx(int dirfd, const char *name, int flags,
-                               unsigned mask, struct statx *out);
+ssize_t poise_file_getdents(int fd, void *buf, size_t len);
+int poise_file_statx(int dirfd, const char *name, int flags, unsigned mask,
+                     struct statx *out);
 
 #ifdef __cplusplus
 }

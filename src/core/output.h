@@ -62,10 +62,10 @@ POISE_API int poise_output_open(const char *path,
  * the output. */
 POISE_API int poise_output_fd(const struct poise_output *output);
 /** The temporary file's name; NULL where it has none. Borrowed. */
-POISE_API const char *poise_output_name(const struct poise_output *output);
+const char *poise_output_name(const struct poise_output *output);
 /** The folder in which the output will lie; NULL where it is no regular file,
  * or that folder takes no new files. Borrowed. */
-POISE_API const char *poise_output_folder(const struct poise_output *output);
+const char *poise_output_folder(const struct poise_output *output);
 /** All was written: put it in its place. With `sync` it is on the disk before,
  * and its name after. Frees the output in any case. On failure no temporary
  * file is left and an old file is untouched, unless only its name could not be

@@ -55,7 +55,7 @@ struct poise_backoff {
     uint64_t min_ns, max_ns; /**< 0: 20 us and 1 ms */
     unsigned rounds;         /**< set to 0 when something happened */
 };
-POISE_API void poise_backoff_wait(struct poise_backoff *backoff);
+void poise_backoff_wait(struct poise_backoff *backoff);
 /** Let another thread run: call the context's hook, or yield the processor.
  * Returns whether there was a hook (a thread that has one must not block in the
  * kernel).

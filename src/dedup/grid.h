@@ -38,7 +38,7 @@ enum poise_dedup_grid_method {
     POISE_DEDUP_GRID_METHODS
 };
 /** "tiles", "columns", "blocks", "windows". */
-POISE_API extern const char *const poise_dedup_grid_names[];
+extern const char *const poise_dedup_grid_names[];
 
 struct poise_dedup_grid_options {
     enum poise_dedup_grid_method method;
@@ -58,16 +58,15 @@ struct poise_dedup_grid_options {
 
 /** "NAME[,width=N][,bits=N][,min=N][,max=N][,similar=N][,edges][,still]": as
  * many options as are named. -EINVAL; nothing is changed then. */
-POISE_API int poise_dedup_grid_parse(const char *text,
-                                     struct poise_dedup_grid_options *options);
+int poise_dedup_grid_parse(const char *text,
+                           struct poise_dedup_grid_options *options);
 
 struct poise_dedup_grid_cutter;
 /** -EINVAL: a width, min or max that cannot be. */
-POISE_API int
-poise_dedup_grid_create(const struct poise_dedup_grid_options *options,
-                        struct poise_dedup_grid_cutter **out);
+int poise_dedup_grid_create(const struct poise_dedup_grid_options *options,
+                            struct poise_dedup_grid_cutter **out);
 /** NULL is allowed. */
-POISE_API void poise_dedup_grid_destroy(struct poise_dedup_grid_cutter *cutter);
+void poise_dedup_grid_destroy(struct poise_dedup_grid_cutter *cutter);
 /** Cut a grid: all of it, each element once. `places` are borrowed until the
  * next call; of windows, `likely` of them come first, and only they are worth
  * remembering. Elements of `windows` have 4 bytes: -EOPNOTSUPP. No rectangle
@@ -77,9 +76,9 @@ struct poise_dedup_grid_cuts {
     size_t count, likely;
     bool sideways; /**< columns were chosen in rows */
 };
-POISE_API int poise_dedup_grid_cut(struct poise_dedup_grid_cutter *cutter,
-                                   const struct poise_dedup_grid *grid,
-                                   struct poise_dedup_grid_cuts *out);
+int poise_dedup_grid_cut(struct poise_dedup_grid_cutter *cutter,
+                         const struct poise_dedup_grid *grid,
+                         struct poise_dedup_grid_cuts *out);
 
 /* ---- windows ------------------------------------------------------------- */
 
@@ -92,14 +91,13 @@ enum {
 };
 /** Sums over rows: `row` enters, `gone`, POISE_DEDUP_WINDOW_HIGH before it,
  * leaves; it may be NULL. */
-POISE_API void poise_dedup_window_roll(uint32_t *sums, const uint32_t *row,
-                                       const uint32_t *gone, size_t count);
+void poise_dedup_window_roll(uint32_t *sums, const uint32_t *row,
+                             const uint32_t *gone, size_t count);
 /** The fingerprints of the windows that begin in a row of `count` elements (the
  * last 15 are none), and where those are that are chosen: how many. Both arrays
  * have `count` elements. */
-POISE_API size_t poise_dedup_window_choose(uint32_t *fingerprints,
-                                           const uint32_t *sums, size_t count,
-                                           uint32_t *chosen);
+size_t poise_dedup_window_choose(uint32_t *fingerprints, const uint32_t *sums,
+                                 size_t count, uint32_t *chosen);
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@
 #ifndef POISE_SEGMENT_H
 #define POISE_SEGMENT_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -19,6 +19,7 @@
 #define POISE_LISTRANK_H
 
 #include <poise/comm.h>
+#include <poise/disk_options.h>
 
 #ifdef __cplusplus
 extern "C" {

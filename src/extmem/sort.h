@@ -17,6 +17,7 @@
 #define POISE_SORT_H
 
 #include <poise/comm.h>
+#include <poise/disk_options.h>
 #include <poise/sort_keys.h>
 
 #ifdef __cplusplus

@@ -35,7 +35,7 @@ struct poise_sort_rules {
     /** Lines of which all keys are equal are equal: else their whole text
      * decides last. Of no account without keys and letters but r. */
     bool keys_only;
-    /** Lines are rows of CSV (<poise/csv.h>), which `separator` parts: fields
+    /** Lines are rows of CSV (RFC 4180), which `separator` parts: fields
      * are what stands in them, without quotes. */
     bool csv;
     /** Make keys of lines that are ordered by their bytes, too: for
@@ -73,45 +73,6 @@ struct poise_sort_part {
 POISE_API int poise_sort_keys_of_parts(const struct poise_sort_part *parts,
                                        size_t count,
                                        struct poise_sort_keys **out);
-/** How many fields or parts there are; 0 of NULL. */
-POISE_API size_t poise_sort_keys_count(const struct poise_sort_keys *keys);
-/** The `i`-th part of a record; NULL if keys are of lines. Borrowed. */
-POISE_API const struct poise_sort_part *
-poise_sort_keys_part(const struct poise_sort_keys *keys, size_t i);
-/** Where the `i`-th field of a line is: bytes [*from, *to). */
-POISE_API void poise_sort_keys_span(const struct poise_sort_keys *keys,
-                                    size_t i, const unsigned char *line,
-                                    size_t len, size_t *from, size_t *to);
-/** Append what GNU sort's --debug prints of a line (without what ends it): the
- * line, tabs as '>', and below it for each key what of it is looked at. `keys`
- * are of rules that are shown. 0 or -ENOMEM. */
-POISE_API int poise_sort_keys_show(const struct poise_sort_keys *keys,
-                                   const unsigned char *line, size_t len,
-                                   struct poise_buf *out);
-/** Append what is to be known of rules, and what of them is questionable, as
- * GNU sort 9.1 says it for --debug: a line each. Errors as of
- * poise_sort_keys_make. */
-POISE_API int poise_sort_rules_notes(const struct poise_sort_rules *rules,
-                                     struct poise_buf *out);
-/** Append the key of a line (without what ends it), or of a record, to `key`.
- * Any thread. 0 or -ENOMEM. */
-POISE_API int poise_sort_keys_append(const struct poise_sort_keys *keys,
-                                     const unsigned char *line, size_t len,
-                                     struct poise_buf *key);
-/** How two keys compare: <0, 0, >0; of keys of NULL, bytes. Any thread. */
-POISE_API int poise_sort_keys_compare(const struct poise_sort_keys *keys,
-                                      const unsigned char *a, size_t a_len,
-                                      const unsigned char *b, size_t b_len);
-/** Whether keys are more than bytes: only poise_sort_keys_compare orders them,
- * after the bytes of poise_sort_keys_head. False of NULL. */
-POISE_API bool poise_sort_keys_collate(const struct poise_sort_keys *keys);
-/** The bytes of a key that order it before all else, as far as they go: where
- * they begin; *head_len is how many. */
-POISE_API const unsigned char *
-poise_sort_keys_head(const struct poise_sort_keys *keys,
-                     const unsigned char *key, size_t len, size_t *head_len);
-/** Whether keys are drawn at random, another way in each process. */
-POISE_API bool poise_sort_keys_random(const struct poise_sort_keys *keys);
 
 #ifdef __cplusplus
 }

@@ -15,8 +15,8 @@
 #ifndef POISE_FLOW_H
 #define POISE_FLOW_H
 
+#include <poise/base.h>
 #include <poise/comm.h>
-#include <poise/core.h>
 
 #include <limits.h>
 

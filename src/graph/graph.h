@@ -19,8 +19,8 @@
 #ifndef POISE_GRAPH_H
 #define POISE_GRAPH_H
 
+#include <poise/base.h>
 #include <poise/comm.h>
-#include <poise/core.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -19,7 +19,7 @@
 #ifndef POISE_GATHER_H
 #define POISE_GATHER_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 #ifdef __cplusplus
 extern "C" {

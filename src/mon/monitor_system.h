@@ -42,10 +42,9 @@ struct poise_monitor_kept {
 };
 /** The same between two times of the session (as spans have them), of a rank of
  * the session. False: nothing is known of it, or of that time any more. */
-POISE_API bool
-poise_monitor_system_kept(const struct poise_monitor_system *system, int rank,
-                          int64_t from_ns, int64_t to_ns,
-                          struct poise_monitor_kept *out);
+bool poise_monitor_system_kept(const struct poise_monitor_system *system,
+                               int rank, int64_t from_ns, int64_t to_ns,
+                               struct poise_monitor_kept *out);
 
 /** Of a rank's lateness in an operation: never more than its late_sum_ns. */
 struct poise_monitor_charge {

@@ -14,7 +14,7 @@
 #ifndef POISE_SEND_H
 #define POISE_SEND_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 #include <poise/dedup.h>
 #include <poise/entry.h>
 

@@ -11,7 +11,7 @@
 #ifndef POISE_TUNNEL_H
 #define POISE_TUNNEL_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 #include <poise/dedup.h>
 
 #include <signal.h>

@@ -16,7 +16,7 @@
 #ifndef POISE_VNC_H
 #define POISE_VNC_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 #include <signal.h>
 

@@ -6,6 +6,7 @@
 #ifndef POISE_REPORT_INTERNAL_H
 #define POISE_REPORT_INTERNAL_H
 
+#include <poise/core.h>
 #include <poise/report.h>
 
 struct poise_page {

@@ -10,7 +10,7 @@
 #ifndef POISE_REPORT_H
 #define POISE_REPORT_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,8 +37,8 @@ POISE_API int poise_table_row(struct poise_table *table,
 POISE_API int poise_table_text(const struct poise_table *table,
                                struct poise_buf *out);
 /** GitHub-flavoured Markdown, for tables kept in documents. */
-POISE_API int poise_table_markdown(const struct poise_table *table,
-                                   struct poise_buf *out);
+int poise_table_markdown(const struct poise_table *table,
+                         struct poise_buf *out);
 
 /* ---- the page ----------------------------------------------------------- */
 

@@ -16,6 +16,8 @@
 #ifndef TASK_INTERNAL_H
 #define TASK_INTERNAL_H
 
+#include <poise/checkpoint.h>
+#include <poise/core.h>
 #include <poise/task.h>
 #include <poise/trace.h>
 

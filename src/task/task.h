@@ -20,8 +20,8 @@
 #ifndef POISE_TASK_H
 #define POISE_TASK_H
 
+#include <poise/base.h>
 #include <poise/comm.h>
-#include <poise/core.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,9 +116,9 @@ struct poise_pool_options {
     enum poise_policy policy;
     enum poise_split split;
     size_t batch;     /**< CENTRAL: tasks per message; 0: 1, as in the paper */
-    unsigned threads; /**< per rank; 0: 1 (all policies but HYBRID under a
-                           world of several ranks: 1; 1 and no more later
-                           where poise_world_threads_allowed says no) */
+    unsigned threads; /**< per rank; 0: 1 (1 under a world of several ranks
+                           for all policies but HYBRID, and where
+                           poise_world_threads_allowed says no) */
     /** If above `threads`: how many tasks may be in flight when measuring
      * shows that more than `threads` pay (workers that wait for a disk or a
      * server leave the processor free); adapts up and down. */
@@ -160,31 +160,6 @@ POISE_API int poise_pool_add(struct poise_pool *pool, const void *task,
  * error of the first rank that failed.
  */
 POISE_API int poise_pool_run(struct poise_pool *pool);
-
-/**
- * Lock a checkpoint: until it is unlocked only the ranks of this job use the
- * files of `checkpoint` and `resume` (each may be NULL). Waits ten seconds for
- * ranks of another job, which may have outlived their launcher, then fails
- * with -EBUSY on all ranks. The lock is the file PATH.lock, which unlocking
- * removes; where it cannot be made, or the file system has no locks, nothing is
- * locked and 0 returned. Collective over `world` (NULL: one process).
- */
-POISE_API int poise_pool_checkpoint_lock(struct poise_world *world,
-                                         const char *checkpoint,
-                                         const char *resume,
-                                         struct poise_checkpoint_lock **out);
-/** Unlock; NULL does nothing. Local; once no rank reads or writes the
- * checkpoint. */
-POISE_API void poise_pool_checkpoint_unlock(struct poise_checkpoint_lock *lock);
-
-/** Read the job bytes of a checkpoint without running it; `out` is appended
- * to. Local. */
-POISE_API int poise_pool_checkpoint_job(const char *path,
-                                        struct poise_buf *out);
-/** Remove a checkpoint: commit record, rank files, and what crashes left of
- * older ones (PATH.NUMBER.RANK and temporary files beside it). -ENOENT: there
- * was no commit record; the leftovers are removed all the same. Local. */
-POISE_API int poise_pool_checkpoint_remove(const char *path);
 
 /* ---- inside callbacks --------------------------------------------------- */
 

@@ -7,7 +7,9 @@
 #ifndef POISE_TRACE_INTERNAL_H
 #define POISE_TRACE_INTERNAL_H
 
+#include <poise/core.h>
 #include <poise/trace.h>
+#include <poise/trace_clock.h>
 
 #include <sys/stat.h>
 #include <sys/types.h>

@@ -2,6 +2,7 @@
 #ifndef POISE_TRACE_SESSION_ROOM_H
 #define POISE_TRACE_SESSION_ROOM_H
 
+#include <poise/trace_clock.h>
 #include <poise/trace_session.h>
 
 #include "view.h"

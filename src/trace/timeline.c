@@ -4,6 +4,8 @@
  * what is alike on a host stays so), straight lines in between; then by the
  * measured offsets, straight lines too.
  */
+#include <poise/trace_clock.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

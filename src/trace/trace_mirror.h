@@ -23,34 +23,31 @@ extern "C" {
 struct poise_trace_feed;
 
 /** Errors of poise_trace_open. */
-POISE_API int poise_trace_feed_open(const char *path,
-                                    struct poise_trace_feed **out);
-POISE_API void poise_trace_feed_close(struct poise_trace_feed *feed);
+int poise_trace_feed_open(const char *path, struct poise_trace_feed **out);
+void poise_trace_feed_close(struct poise_trace_feed *feed);
 /** Append what is new, records up to some `most_bytes`: 1 if there is more, 0
  * if not; negative. `final`: the writer is gone, whatever the file says. */
-POISE_API int poise_trace_feed_take(struct poise_trace_feed *feed, bool final,
-                                    size_t most_bytes, struct poise_buf *out);
+int poise_trace_feed_take(struct poise_trace_feed *feed, bool final,
+                          size_t most_bytes, struct poise_buf *out);
 
 struct poise_trace_mirror;
 
 /** A file at `path`, which must not exist and appears with the first bytes. It
  * is at most `most_bytes` large; 0: 256 MiB. -ENOMEM. */
-POISE_API int poise_trace_mirror_open(const char *path, uint64_t most_bytes,
-                                      struct poise_trace_mirror **out);
+int poise_trace_mirror_open(const char *path, uint64_t most_bytes,
+                            struct poise_trace_mirror **out);
 /** The file stays. NULL is allowed. */
-POISE_API void poise_trace_mirror_close(struct poise_trace_mirror *mirror);
+void poise_trace_mirror_close(struct poise_trace_mirror *mirror);
 /** Put in what a feed took, whole takes in order. -EPROTO: it is not of a feed;
  * -EFBIG: beyond the limit; -ENOSPC; -EEXIST. Nothing goes in after an error.
  */
-POISE_API int poise_trace_mirror_put(struct poise_trace_mirror *mirror,
-                                     const void *bytes, size_t len);
+int poise_trace_mirror_put(struct poise_trace_mirror *mirror, const void *bytes,
+                           size_t len);
 /** Whether the writer ended, and all that it wrote is here. */
-POISE_API bool
-poise_trace_mirror_ended(const struct poise_trace_mirror *mirror);
+bool poise_trace_mirror_ended(const struct poise_trace_mirror *mirror);
 /** Records that are in it, and those that the feed came too late for. */
-POISE_API void
-poise_trace_mirror_counts(const struct poise_trace_mirror *mirror,
-                          uint64_t *records, uint64_t *lost);
+void poise_trace_mirror_counts(const struct poise_trace_mirror *mirror,
+                               uint64_t *records, uint64_t *lost);
 
 #ifdef __cplusplus
 }

@@ -23,8 +23,8 @@
 #ifndef POISE_WALK_H
 #define POISE_WALK_H
 
+#include <poise/base.h>
 #include <poise/comm.h>
-#include <poise/core.h>
 #include <poise/task.h>
 
 #include <sys/stat.h>
@@ -36,6 +36,7 @@ extern "C" {
 /** A directory of the tree, or a file that is worked on in chunks, within this
  * process. */
 struct poise_walk_dir;
+struct statx; /* <sys/stat.h> has it with _GNU_SOURCE only */
 
 /** One entry, as callbacks see it; valid during the call. The functions below
  * want this very struct, not a copy of it. */
@@ -84,7 +85,7 @@ poise_walk_dir_parent(const struct poise_walk_dir *dir);
 POISE_API const char *poise_walk_dir_name(const struct poise_walk_dir *dir);
 POISE_API uint32_t poise_walk_dir_depth(const struct poise_walk_dir *dir);
 /** 64 bits that the user gave to this directory when it was visited
- * (poise_walk_dir_tag_set on the entry), carried along to other ranks and
+ * (poise_walk_tag_set on the entry), carried along to other ranks and
  * through checkpoints; 0 if none. */
 POISE_API uint64_t poise_walk_dir_tag(const struct poise_walk_dir *dir);
 /** During visit: the tag of the directory, or file in chunks, it will become.
@@ -135,7 +136,9 @@ POISE_API int poise_walk_counterpart_fd(const struct poise_walk_entry *entry);
 POISE_API const char *
 poise_walk_counterpart_name(const struct poise_walk_entry *entry);
 
-/** The user's callbacks; unused ones are NULL. Any worker thread. */
+/** The user's callbacks; unused ones are NULL. Worker threads call them,
+ * several at the same time: what they share wants a lock or atomics. How many
+ * threads there are is pool.threads of the options (<poise/task.h>). */
 struct poise_walk_hooks {
     /** Each entry once, directories before what is in them. Returns one of
      * POISE_WALK_*, or a negative errno to stop with an error. */

@@ -15,7 +15,7 @@
 #ifndef POISE_WAN_H
 #define POISE_WAN_H
 
-#include <poise/core.h>
+#include <poise/base.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -122,26 +122,24 @@ enum { POISE_WAN_SITES_MOST = 200, POISE_WAN_HOSTS_MOST = 250 };
  * error names file and line (an unknown site, two sites of one name, a pair
  * of sites without a link, ...). `out` is only written on success.
  */
-POISE_API int poise_wan_topology_read(const char *path,
-                                      struct poise_wan_topology *out);
+int poise_wan_topology_read(const char *path, struct poise_wan_topology *out);
 /** The same from `len` bytes of text, which is called `path` in errors. */
-POISE_API int poise_wan_topology_parse(const char *text, size_t len,
-                                       const char *path,
-                                       struct poise_wan_topology *out);
-POISE_API void poise_wan_topology_free(struct poise_wan_topology *topology);
+int poise_wan_topology_parse(const char *text, size_t len, const char *path,
+                             struct poise_wan_topology *out);
+void poise_wan_topology_free(struct poise_wan_topology *topology);
 
 /** Hosts are numbered over all sites in order. The site of one. */
-POISE_API unsigned poise_wan_site_of(const struct poise_wan_topology *topology,
-                                     unsigned host);
+unsigned poise_wan_site_of(const struct poise_wan_topology *topology,
+                           unsigned host);
 /** Its name, the site's and a number from 0 ("oslo0"); appended to `out`. */
-POISE_API int poise_wan_host_name(const struct poise_wan_topology *topology,
-                                  unsigned host, struct poise_buf *out);
+int poise_wan_host_name(const struct poise_wan_topology *topology,
+                        unsigned host, struct poise_buf *out);
 /** Its IPv4 address in host byte order: 10.77.SITE.HOST, both from 1. */
-POISE_API uint32_t poise_wan_host_address(
-    const struct poise_wan_topology *topology, unsigned host);
+uint32_t poise_wan_host_address(const struct poise_wan_topology *topology,
+                                unsigned host);
 /** The link from one host to another, of the topology or of the site; NULL:
  * several, over routers. */
-POISE_API const struct poise_wan_link *
+const struct poise_wan_link *
 poise_wan_link_of(const struct poise_wan_topology *topology, unsigned from,
                   unsigned to);
 
@@ -155,7 +153,7 @@ POISE_API void poise_wan_deal(const struct poise_wan_topology *topology,
                               uint64_t ranks, uint64_t *slots);
 
 /** "10Mbit", "1.5Gbit", "64kbit", or bits: a rate, not 0. -EINVAL. */
-POISE_API int poise_wan_parse_rate(const char *text, uint64_t *out);
+int poise_wan_parse_rate(const char *text, uint64_t *out);
 
 /* ---- traces of links --------------------------------------------------------
  *
@@ -166,22 +164,20 @@ POISE_API int poise_wan_parse_rate(const char *text, uint64_t *out);
 struct poise_wan_sample {
     uint64_t at_ns, latency_ns, bits_per_second;
 };
-POISE_API int poise_wan_trace_read(const char *path,
-                                   struct poise_wan_trace **out);
-POISE_API void poise_wan_trace_free(struct poise_wan_trace *trace);
+int poise_wan_trace_read(const char *path, struct poise_wan_trace **out);
+void poise_wan_trace_free(struct poise_wan_trace *trace);
 /** The values that hold `since_ns` after the start. */
-POISE_API struct poise_wan_sample
-poise_wan_trace_at(const struct poise_wan_trace *trace, uint64_t since_ns);
+struct poise_wan_sample poise_wan_trace_at(const struct poise_wan_trace *trace,
+                                           uint64_t since_ns);
 
 /**
  * Opportunities to deliver a packet, as Mahimahi records them: a file of
  * milliseconds since the start, ascending, one a line, each for 1,504 bytes;
  * after the last one's moment it begins again.
  */
-POISE_API int poise_wan_deliveries_read(const char *path,
-                                        struct poise_wan_deliveries **out);
-POISE_API void
-poise_wan_deliveries_free(struct poise_wan_deliveries *deliveries);
+int poise_wan_deliveries_read(const char *path,
+                              struct poise_wan_deliveries **out);
+void poise_wan_deliveries_free(struct poise_wan_deliveries *deliveries);
 
 /* ---- a testbed that runs ------------------------------------------------ */
 

@@ -9,6 +9,8 @@
 
 #include "../ranks.h"
 
+#include <poise/core.h>
+
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

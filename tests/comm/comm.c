@@ -9,6 +9,8 @@
 
 #include "../ranks.h"
 
+#include <poise/world_clock.h>
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

@@ -4,6 +4,8 @@
 
 #include "../ranks.h"
 
+#include <poise/launcher.h>
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

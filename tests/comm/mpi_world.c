@@ -9,6 +9,7 @@
  *   long     one message of more than 2 GiB
  */
 #include <poise/comm.h>
+#include <poise/core.h>
 
 #include <errno.h>
 #include <pthread.h>

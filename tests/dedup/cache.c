@@ -2,6 +2,8 @@
 #include "dedup/cache/sharing.h"
 #include "folder.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>

@@ -2,6 +2,8 @@
 #include "data.h"
 #include "dedup/protocol/internal.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* Segmenters, fingerprints and the model. */
 #include <poise/dedup.h>
+#include <poise/model.h>
 
 #include "data.h"
 #include "dedup/segment/internal.h"

@@ -7,6 +7,8 @@
 
 #include "dedup/cache/internal.h"
 
+#include <poise/store.h>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -14,6 +14,8 @@
 
 #include "dedup/protocol/internal.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>

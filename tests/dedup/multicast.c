@@ -3,6 +3,8 @@
 #include "data.h"
 #include "dedup/protocol/internal.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

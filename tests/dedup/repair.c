@@ -7,6 +7,8 @@
 #include "dedup/protocol/received.h"
 #include "ends.h"
 
+#include <poise/store.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <unistd.h>

@@ -3,6 +3,8 @@
 #include "../share.h"
 #include "folder.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -2,6 +2,8 @@
  * between them, or memory. */
 #include "unordered.h"
 
+#include <poise/store.h>
+
 /* ---- what is refused ---------------------------------------------------- */
 
 /* Who was made before there were updates says and hears nothing of them. */

@@ -3,6 +3,8 @@
 #include "../temporary.h"
 #include "ends.h"
 
+#include <poise/store.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <unistd.h>

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "folder.h"
+#include <poise/core.h>
 #include <poise/listrank.h>
 
 enum { MOST_RANKS = 5 };

@@ -15,6 +15,7 @@
 
 #include "../share.h"
 #include "folder.h"
+#include <poise/core.h>
 #include <poise/sort.h>
 
 #define KB UINT64_C(1024)

@@ -1,6 +1,8 @@
 /* Lines by keys: what keys are made of, sorted in little memory, of several
  * files, merged, looked through; faults. (GNU sort is the oracle of
  * tests/extmem/sort_gnu.) Numbers sorted in memory, in each way. */
+#include <poise/sort_order.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,7 @@
 #include "common.h"
 
+#include <poise/core.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

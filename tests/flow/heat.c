@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <poise/core.h>
 #include <poise/heat.h>
 
 #include <errno.h>

@@ -9,6 +9,8 @@
 #include "flow/link/link.h"
 #include "flow/node/node.h"
 
+#include <poise/core.h>
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -3,6 +3,8 @@
 #include "../slowness.h"
 #include "common.h"
 
+#include <poise/core.h>
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* Room graph over several ranks of one process: whatever their number, and
  * however they exchange, they find what one finds. */
+#include <poise/core.h>
+
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* Room graph: the five checks, and trees that break each of them. */
 #include <poise/bfs.h>
+#include <poise/core.h>
 
 #include <errno.h>
 #include <pthread.h>

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include <poise/core.h>
 #include <poise/monitor_export.h>
 
 #include "../temporary.h"

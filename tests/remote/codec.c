@@ -3,6 +3,8 @@
 #include "../share.h"
 #include "remote/codec/internal.h"
 
+#include <poise/core.h>
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

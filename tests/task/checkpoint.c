@@ -3,6 +3,8 @@
  * and on other numbers of ranks, and count every node exactly once; what is
  * damaged is refused everywhere.
  */
+#include <poise/checkpoint.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

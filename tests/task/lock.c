@@ -2,6 +2,8 @@
  * The lock of a checkpoint: one job at a time, and none beside the ranks that a
  * killed one left behind.
  */
+#include <poise/checkpoint.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

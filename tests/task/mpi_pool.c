@@ -9,7 +9,9 @@
  */
 #include "tree.h"
 
+#include <poise/checkpoint.h>
 #include <poise/comm.h>
+#include <poise/core.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <poise/comm.h>
+#include <poise/core.h>
 #include <poise/task.h>
 
 #include <pthread.h>

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <poise/core.h>
 #include <poise/task.h>
 #include <poise/trace.h>
 

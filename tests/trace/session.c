@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include <poise/trace_clock.h>
 #include <poise/trace_session.h>
 
 #include "../temporary.h"

@@ -4,6 +4,7 @@
 #include "walk/entry/entry.h"
 
 #include <poise/copy.h>
+#include <poise/core.h>
 #include <poise/remove.h>
 
 #include <dirent.h>

@@ -6,6 +6,7 @@
 #include "../temporary.h"
 #include "oracle.h"
 
+#include <poise/checkpoint.h>
 #include <poise/find.h>
 
 #include <signal.h>

@@ -8,6 +8,8 @@
 #include "../ranks.h"
 #include "side.h"
 
+#include <poise/checkpoint.h>
+
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

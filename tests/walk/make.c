@@ -1,7 +1,8 @@
 /* Making one entry whole: it is there with everything, or not at all. */
 #include "../temporary.h"
 
-#include <poise/entry.h>
+#include <poise/core.h>
+#include <poise/make.h>
 #include <poise/remove.h>
 
 #include <dirent.h>

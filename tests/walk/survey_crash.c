@@ -5,6 +5,8 @@
 #include "../share.h"
 #include "survey_common.h"
 
+#include <poise/checkpoint.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -6,6 +6,8 @@
 #include "../ranks.h"
 #include "side.h"
 
+#include <poise/checkpoint.h>
+
 #include <signal.h>
 #include <sys/wait.h>
 

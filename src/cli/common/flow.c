@@ -1,6 +1,8 @@
 /* What solve and desync run share: options of a job, and what it was like. */
 #include "flow.h"
 
+#include <poise/launcher.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

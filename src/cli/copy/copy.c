@@ -1,6 +1,8 @@
 /* poise copy: cp -a over the parallel walk, for trees of any size. */
 #include "internal.h"
 
+#include <poise/make.h>
+
 #include "cli/common/where.h"
 
 #include <errno.h>

@@ -13,6 +13,7 @@
 #include "internal.h"
 
 #include <poise/comm.h>
+#include <poise/launcher.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,6 +9,7 @@
 #include "cli/common/extmem.h"
 
 #include <poise/csv.h>
+#include <poise/sort_order.h>
 
 /** Letters of orderings, as they were given. */
 struct cli_sort_letters {

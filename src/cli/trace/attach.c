@@ -1,6 +1,8 @@
 /* poise trace attach: watch a program that runs already, for a while. */
 #include "monitor.h"
 
+#include <poise/trace_clock.h>
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

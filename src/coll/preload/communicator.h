@@ -8,6 +8,7 @@
 
 #include <poise/coll.h>
 #include <poise/conditional.h>
+#include <poise/core.h>
 
 enum entry {
     BARRIER,

@@ -9,6 +9,7 @@
 #include "events.h"
 
 #include <poise/comm.h>
+#include <poise/world_clock.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 
 #include <poise/coll.h>
 #include <poise/conditional.h>
+#include <poise/core.h>
 
 /* Where the program called, if another entry than C's was taken; reset by who
  * uses it. */

@@ -4,6 +4,8 @@
 #ifndef POISE_COLL_TREE_INTERNAL_H
 #define POISE_COLL_TREE_INTERNAL_H
 
+#include <poise/core.h>
+
 #include "coll/tree/plan.h"
 
 /* `hosts[r]` is rank r's; NULL: no host lines. `name` is the file's. */

@@ -4,6 +4,7 @@
 #ifndef POISE_COLL_TREE_PLAN_H
 #define POISE_COLL_TREE_PLAN_H
 
+#include <poise/core.h>
 #include <poise/tree.h>
 
 enum coll_over { COLL_OVER_ANY, COLL_OVER_SHM, COLL_OVER_MPI };

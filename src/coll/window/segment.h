@@ -5,6 +5,7 @@
 #define POISE_COLL_WINDOW_SEGMENT_H
 
 #include <poise/comm.h>
+#include <poise/core.h>
 
 /** What two ranks write lies this far apart. */
 #define COLL_LINE 64

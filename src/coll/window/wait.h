@@ -4,6 +4,8 @@
 #ifndef POISE_COLL_WINDOW_WAIT_H
 #define POISE_COLL_WINDOW_WAIT_H
 
+#include <poise/core.h>
+
 #include "coll/window/segment.h"
 
 /* In shared memory: a number that only grows (and wraps). */

@@ -5,6 +5,7 @@
 #define POISE_CORE_FAULT_H
 
 #include <poise/base.h>
+#include <poise/core.h>
 
 /** Bit k is set while kind k is armed. __atomic access only. */
 extern uint32_t fault_armed;

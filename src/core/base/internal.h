@@ -5,6 +5,7 @@
 #define POISE_CORE_INTERNAL_H
 
 #include <poise/base.h>
+#include <poise/core.h>
 
 /** Bytes of error text that a context holds without allocating. */
 #define CTX_ERROR_BYTES 240

@@ -4,6 +4,8 @@
  */
 #include "core/base/fault.h"
 
+#include <poise/core.h>
+
 #include <errno.h>
 #include <stdlib.h>
 

@@ -5,6 +5,7 @@
  */
 #include "disk.h"
 
+#include <poise/core.h>
 #include <poise/file.h>
 
 #include "core/base/fault.h"

@@ -5,6 +5,8 @@
 
 #include "core/base/fault.h"
 
+#include <poise/core.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

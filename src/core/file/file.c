@@ -5,6 +5,7 @@
 
 #include "file.h"
 
+#include <poise/core.h>
 #include <poise/file.h>
 #include <poise/output.h>
 

@@ -20,6 +20,7 @@
  */
 #include "file.h"
 
+#include <poise/core.h>
 #include <poise/file.h>
 #include <poise/output.h>
 

@@ -8,6 +8,8 @@
 #ifndef POISE_DEDUP_CACHE_INTERNAL_H
 #define POISE_DEDUP_CACHE_INTERNAL_H
 
+#include <poise/core.h>
+
 #include "store.h"
 
 /* ---- container.c -------------------------------------------------------- */

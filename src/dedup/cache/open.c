@@ -4,6 +4,8 @@
  */
 #include "sharing.h"
 
+#include <poise/store.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

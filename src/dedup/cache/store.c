@@ -19,6 +19,8 @@
  */
 #include "sharing.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* Both ends of a connection in one process, to find out what would be sent. */
+#include <poise/core.h>
 #include <poise/dedup.h>
 
 #include <errno.h>

@@ -13,6 +13,7 @@
 #define POISE_DEDUP_PROTOCOL_INTERNAL_H
 
 #include <poise/dedup.h>
+#include <poise/store.h>
 
 #include "dedup/cache/store.h"
 #include "dedup/segment/segment.h"

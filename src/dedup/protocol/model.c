@@ -1,5 +1,6 @@
 /* Equation 1: what two levels of fingerprints send. */
 #include <poise/dedup.h>
+#include <poise/model.h>
 
 #include <math.h>
 

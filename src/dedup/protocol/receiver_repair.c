@@ -10,6 +10,8 @@
  */
 #include "received.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 
 enum {

@@ -1,6 +1,8 @@
 /* What an item of a group stands for, by what the cache has now. */
 #include "received.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 
 int received_len(struct received_item *item, size_t len)

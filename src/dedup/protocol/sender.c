@@ -7,6 +7,8 @@
  */
 #include "sender.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <string.h>
 

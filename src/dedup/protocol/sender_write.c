@@ -8,6 +8,8 @@
  */
 #include "sender.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 
 enum {

@@ -7,6 +7,8 @@
 #ifndef POISE_DEDUP_SEGMENT_INTERNAL_H
 #define POISE_DEDUP_SEGMENT_INTERNAL_H
 
+#include <poise/core.h>
+
 #include "segment.h"
 
 /* ---- methods ------------------------------------------------------------ */

@@ -7,6 +7,7 @@
 #define POISE_EXTMEM_FILE_H
 
 #include <poise/comm.h>
+#include <poise/core.h>
 #include <poise/output.h>
 
 #include <pthread.h>

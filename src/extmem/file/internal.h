@@ -2,6 +2,8 @@
 #ifndef POISE_EXTMEM_FILE_INTERNAL_H
 #define POISE_EXTMEM_FILE_INTERNAL_H
 
+#include <poise/core.h>
+
 #include "file.h"
 
 /** A page to which several writers contribute. */

@@ -9,6 +9,7 @@
 #define POISE_EXTMEM_KEYS_INTERNAL_H
 
 #include <poise/sort_keys.h>
+#include <poise/sort_order.h>
 
 #include <locale.h>
 

@@ -7,6 +7,7 @@
 #include "extmem/file/file.h"
 #include "extmem/process/process.h"
 
+#include <poise/core.h>
 #include <poise/listrank.h>
 
 #include <sched.h>

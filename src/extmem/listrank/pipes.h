@@ -7,6 +7,8 @@
 
 #include "extmem/file/file.h"
 
+#include <poise/core.h>
+
 #include <string.h>
 
 struct rank_pipe {

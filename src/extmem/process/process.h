@@ -8,6 +8,7 @@
 #define POISE_EXTMEM_PROCESS_H
 
 #include <poise/comm.h>
+#include <poise/core.h>
 
 /* ---- threads (team.c) --------------------------------------------------- */
 

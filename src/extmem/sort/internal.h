@@ -23,7 +23,9 @@
 #include "extmem/file/file.h"
 #include "extmem/process/process.h"
 
+#include <poise/core.h>
 #include <poise/sort.h>
+#include <poise/sort_order.h>
 
 #include <limits.h>
 

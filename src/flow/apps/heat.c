@@ -5,6 +5,7 @@
  * rectangle of cells behind the greatest change that computing it made. File 1,
  * if changes are asked for, holds these numbers, as results of their own.
  */
+#include <poise/core.h>
 #include <poise/heat.h>
 
 #include <errno.h>

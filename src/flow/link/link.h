@@ -5,6 +5,8 @@
 #ifndef POISE_FLOW_LINK_H
 #define POISE_FLOW_LINK_H
 
+#include <poise/core.h>
+
 #include "flow/job/job.h"
 
 /** What poise_flow_make gives out: the data begin FLOW_MADE_BYTES further. */

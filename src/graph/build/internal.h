@@ -5,6 +5,8 @@
 #ifndef POISE_GRAPH_BUILD_INTERNAL_H
 #define POISE_GRAPH_BUILD_INTERNAL_H
 
+#include <poise/core.h>
+
 #include "graph/build/build.h"
 
 /* ---- several ranks (spread.c) ------------------------------------------- */

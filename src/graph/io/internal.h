@@ -6,6 +6,8 @@
 
 #include "graph/memory/memory.h"
 
+#include <poise/core.h>
+
 #include <pthread.h>
 #include <string.h>
 

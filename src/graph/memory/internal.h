@@ -4,6 +4,8 @@
 
 #include "memory.h"
 
+#include <poise/core.h>
+
 #include <sched.h>
 
 /** A small file of /proc or /sys as text; false if it cannot be read, which is

@@ -6,6 +6,7 @@
 #ifndef POISE_GRAPH_MEMORY_H
 #define POISE_GRAPH_MEMORY_H
 
+#include <poise/core.h>
 #include <poise/graph.h>
 
 /* ---- memory in pages (pages.c) ------------------------------------------ */

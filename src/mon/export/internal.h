@@ -2,6 +2,7 @@
 #ifndef POISE_MON_EXPORT_INTERNAL_H
 #define POISE_MON_EXPORT_INTERNAL_H
 
+#include <poise/core.h>
 #include <poise/monitor_export.h>
 
 /* Strings by number, each once. */

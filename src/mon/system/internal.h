@@ -4,6 +4,7 @@
 
 #include <poise/monitor_system.h>
 #include <poise/trace.h>
+#include <poise/trace_clock.h>
 
 /* Samples that are kept of a rank: of some seconds. */
 enum { SYSTEM_SAMPLES = 512 };

@@ -4,6 +4,8 @@
 #ifndef POISE_MON_TUNE_INTERNAL_H
 #define POISE_MON_TUNE_INTERNAL_H
 
+#include <poise/core.h>
+#include <poise/trace_clock.h>
 #include <poise/tune.h>
 
 /* ---- what hops cost (costs.c) -------------------------------------------- */

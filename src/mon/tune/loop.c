@@ -7,6 +7,7 @@
 
 #include <poise/coll.h>
 #include <poise/trace.h>
+#include <poise/world_clock.h>
 
 #include <errno.h>
 #include <stdlib.h>

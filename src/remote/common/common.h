@@ -5,6 +5,7 @@
 #ifndef POISE_REMOTE_COMMON_H
 #define POISE_REMOTE_COMMON_H
 
+#include <poise/core.h>
 #include <poise/dedup.h>
 
 /* ---- cache.c ------------------------------------------------------------ */

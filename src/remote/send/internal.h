@@ -13,7 +13,10 @@
 #ifndef POISE_REMOTE_SEND_INTERNAL_H
 #define POISE_REMOTE_SEND_INTERNAL_H
 
+#include <poise/core.h>
+#include <poise/make.h>
 #include <poise/send.h>
+#include <poise/store.h>
 
 #include "remote/common/common.h"
 

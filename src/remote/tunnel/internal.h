@@ -11,6 +11,7 @@
 #ifndef POISE_REMOTE_TUNNEL_INTERNAL_H
 #define POISE_REMOTE_TUNNEL_INTERNAL_H
 
+#include <poise/store.h>
 #include <poise/tunnel.h>
 
 #include "remote/common/common.h"

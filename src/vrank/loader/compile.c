@@ -14,6 +14,7 @@
  */
 #include "loader.h"
 
+#include <poise/compiler.h>
 #include <poise/vrank.h>
 
 #include <dlfcn.h>

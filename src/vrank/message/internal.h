@@ -9,6 +9,7 @@
 #include "remote.h"
 
 #include <poise/comm.h>
+#include <poise/wire.h>
 
 enum remote_kind {
     REMOTE_DATA,     /* a message and its data */

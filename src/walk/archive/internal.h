@@ -9,6 +9,8 @@
 #define WALK_ARCHIVE_INTERNAL_H
 
 #include <poise/archive.h>
+#include <poise/core.h>
+#include <poise/make.h>
 
 #include "walk/entry/entry.h"
 

@@ -5,7 +5,7 @@
  */
 #include "internal.h"
 
-#include <poise/entry.h>
+#include <poise/make.h>
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,6 +10,7 @@
 #define WALK_COMPARE_INTERNAL_H
 
 #include <poise/compare.h>
+#include <poise/core.h>
 
 #include <pthread.h>
 

@@ -11,6 +11,7 @@
 #define WALK_COPY_INTERNAL_H
 
 #include <poise/copy.h>
+#include <poise/core.h>
 #include <poise/remove.h>
 
 #include "walk/engine/engine.h"

@@ -13,6 +13,7 @@
 #ifndef WALK_DU_INTERNAL_H
 #define WALK_DU_INTERNAL_H
 
+#include <poise/core.h>
 #include <poise/du.h>
 
 #include <errno.h>

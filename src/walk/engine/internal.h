@@ -13,6 +13,8 @@
 #ifndef WALK_ENGINE_INTERNAL_H
 #define WALK_ENGINE_INTERNAL_H
 
+#include <poise/checkpoint.h>
+#include <poise/core.h>
 #include <poise/walk.h>
 
 #include <dirent.h>

@@ -20,7 +20,7 @@
 #ifndef WALK_ENTRY_H
 #define WALK_ENTRY_H
 
-#include <poise/entry.h>
+#include <poise/make.h>
 
 #include <limits.h>
 

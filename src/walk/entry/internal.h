@@ -2,6 +2,8 @@
 #ifndef WALK_ENTRY_INTERNAL_H
 #define WALK_ENTRY_INTERNAL_H
 
+#include <poise/core.h>
+
 #include "walk/entry/entry.h"
 
 /** Give what `name` is (or `fd`, if that is not -1) the attributes of `meta`

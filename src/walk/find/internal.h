@@ -10,6 +10,7 @@
 
 #include "walk/engine/engine.h"
 
+#include <poise/core.h>
 #include <poise/find.h>
 
 #include <dirent.h>

@@ -6,6 +6,7 @@
 #ifndef WALK_REMOVE_INTERNAL_H
 #define WALK_REMOVE_INTERNAL_H
 
+#include <poise/core.h>
 #include <poise/remove.h>
 
 #include <pthread.h>

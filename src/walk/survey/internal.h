@@ -13,6 +13,8 @@
 #include "walk/engine/engine.h"
 #include "walk/survey/survey.h"
 
+#include <poise/checkpoint.h>
+#include <poise/core.h>
 #include <poise/survey.h>
 
 #include <pthread.h>

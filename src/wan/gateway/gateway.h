@@ -9,6 +9,7 @@
 
 #include "wan/link/link.h"
 
+#include <poise/core.h>
 #include <poise/wan.h>
 
 /* ---- asking the gateway (control.c) ----------------------------------------

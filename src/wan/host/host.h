@@ -10,6 +10,7 @@
 #ifndef POISE_WAN_HOST_H
 #define POISE_WAN_HOST_H
 
+#include <poise/core.h>
 #include <poise/wan.h>
 
 /* ---- devices (device.c) ------------------------------------------------- */

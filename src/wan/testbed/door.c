@@ -11,6 +11,7 @@
  * hung up on: nothing of it is run. So is who says nothing for a while, and who
  * is one too many.
  */
+#include <poise/core.h>
 #include <poise/wan.h>
 
 #include "wan/gateway/gateway.h"

@@ -7,6 +7,7 @@
  *
  * A packet: kind, number, count, as 32-bit words in network order; padding.
  */
+#include <poise/core.h>
 #include <poise/wan.h>
 
 #include <arpa/inet.h>

@@ -18,6 +18,8 @@
 #include "wan/host/host.h"
 #include "wan/topology/topology.h"
 
+#include <poise/core.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

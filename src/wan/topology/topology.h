@@ -11,6 +11,7 @@
 #ifndef POISE_WAN_TOPOLOGY_H
 #define POISE_WAN_TOPOLOGY_H
 
+#include <poise/core.h>
 #include <poise/wan.h>
 
 /** The same as poise_wan_topology_parse; no_files: none are opened for it. */

@@ -8,6 +8,8 @@
 
 #include "dedup/protocol/internal.h"
 
+#include <poise/store.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

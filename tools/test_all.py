@@ -92,6 +92,10 @@ WAYS = [
     Way("gcc-asan", "build-gcc-asan", ["unit", "cli"], ASAN, soak=True),
     Way("clang-tsan", "build-clang-tsan", ["unit", "cli"], TSAN, CLANG,
         wrapper=FIXED, soak=True),
+    *(Way("no-" + part, "build-no-" + part, ["without"],
+          [f"-D{part}=disabled"], soak=True)
+      for part in ("hwloc", "sqlite", "zlib", "openssl", "io_uring", "curl",
+                   "otf2")),
 ]
 
 

@@ -1,6 +1,8 @@
 /* help, version, completion, and the sources of the man pages. */
 #include "cli/common/common.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +38,8 @@ const struct poise_command cli_help_command = {
 const struct poise_command cli_version_command = {
     .name = "version",
     .summary = "print the version",
+    .description = "Also which libraries this build was made without, and what "
+                   "there is not for want of them.",
     .options = plain_options,
 };
 const struct poise_command cli_completion_command = {
@@ -227,6 +231,13 @@ int cli_version(int argc, char **argv)
         return status;
     }
     poise_buf_printf(&out, "poise %s\n", poise_version());
+    for (int i = 0; i < POISE_PARTS; i++) {
+        if (!poise_parts[i].is_built) {
+            poise_buf_printf(&out, "built without %s (%s): no %s\n",
+                             poise_parts[i].name, poise_parts[i].package,
+                             poise_parts[i].without);
+        }
+    }
     status = cli_write("version", &out);
     poise_buf_free(&out);
     return status;

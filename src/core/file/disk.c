@@ -7,6 +7,7 @@
 
 #include <poise/core.h>
 #include <poise/file.h>
+#include <poise/parts.h>
 
 #include "core/base/fault.h"
 
@@ -222,6 +223,11 @@ static int start_engine(struct poise_disk *disk, enum poise_disk_engine engine)
         return disk_threads_start(disk);
     }
     code = disk_ring_create(disk->depth, &disk->ring);
+    if (code < 0 && engine == POISE_DISK_URING &&
+        !poise_parts[POISE_PART_IO_URING].is_built) {
+        return poise_part_missing(POISE_PART_IO_URING, "use io_uring for",
+                                  disk->path);
+    }
     if (code < 0 && engine == POISE_DISK_URING) {
         return poise_error_set(-code, "use io_uring for", disk->path, NULL);
     }

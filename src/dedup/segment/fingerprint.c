@@ -9,6 +9,8 @@
 
 #include "internal.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -107,6 +109,9 @@ struct poise_dedup_hasher {
 
 int poise_dedup_hasher_create(struct poise_dedup_hasher **out)
 {
+    if (!poise_parts[POISE_PART_OPENSSL].is_built) {
+        return poise_part_missing(POISE_PART_OPENSSL, "compute", "SHA-256");
+    }
     struct poise_dedup_hasher *made = poise_alloc(1, sizeof *made);
 
     if (!made) {

@@ -15,6 +15,8 @@
  */
 #include "link.h"
 
+#include <poise/parts.h>
+
 #include <byteswap.h>
 #include <elf.h>
 #include <errno.h>
@@ -106,6 +108,10 @@ uint64_t flow_build(void)
 
 int flow_secret_draw(unsigned char secret[FLOW_SECRET_BYTES])
 {
+    if (!poise_parts[POISE_PART_OPENSSL].is_built) {
+        return poise_part_missing(POISE_PART_OPENSSL, "prove nodes to",
+                                  "each other");
+    }
     return getrandom(secret, FLOW_SECRET_BYTES, 0) == FLOW_SECRET_BYTES
                ? 0
                : poise_error_set(errno, "draw secret of job", NULL, NULL);

@@ -4,11 +4,13 @@
  */
 #include "election.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef POISE_HAVE_CURL
+#if POISE_HAVE_CURL
 
 #include <dlfcn.h>
 
@@ -149,8 +151,7 @@ int map_etcd_call(struct map_etcd *etcd, const char *path,
 int map_etcd_open(const char *urls, struct map_etcd **out)
 {
     (void)out;
-    return poise_error_set(ENOTSUP, "reach etcd at", urls,
-                           "this build of Poise was made without libcurl");
+    return poise_part_missing(POISE_PART_CURL, "reach etcd at", urls);
 }
 
 void map_etcd_close(struct map_etcd *etcd)

@@ -4,6 +4,8 @@
  */
 #include "internal.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -60,6 +62,9 @@ static int source_start(struct graph_source *source)
 {
     if (source_begins_with(source, source_gzip_magic,
                            sizeof source_gzip_magic)) {
+        if (!poise_parts[POISE_PART_ZLIB].is_built) {
+            return poise_part_missing(POISE_PART_ZLIB, "unpack", source->path);
+        }
         source->kind = SOURCE_GZIP;
         /* 15 + 16: the largest window, a gzip header. */
         if (inflateInit2(&source->gzip, 15 + 16) != Z_OK) {

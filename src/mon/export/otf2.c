@@ -7,9 +7,11 @@
  */
 #include "internal.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 
-#ifdef POISE_HAVE_OTF2
+#if POISE_HAVE_OTF2
 
 #include <dlfcn.h>
 #include <ftw.h>
@@ -639,9 +641,7 @@ int poise_monitor_export_otf2(struct poise_trace_session *session,
                               struct poise_monitor_exported *out)
 {
     (void)session, (void)out;
-    return poise_error_set(ENOTSUP, "export to OTF2", path,
-                           "Poise was built without the headers of the format "
-                           "(Debian's package libotf2-trace-dev)");
+    return poise_part_missing(POISE_PART_OTF2, "export to OTF2", path);
 }
 
 #endif

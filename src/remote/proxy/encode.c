@@ -1,6 +1,8 @@
 /* Rectangles for viewers: raw and Hextile, and what the others share. */
 #include "internal.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 #include <string.h>
 
@@ -32,6 +34,9 @@ int proxy_deflate(struct proxy_encoder *encoder, unsigned stream)
     struct poise_buf *packed = &encoder->packed;
     int rc;
 
+    if (!poise_parts[POISE_PART_ZLIB].is_built) {
+        return poise_part_missing(POISE_PART_ZLIB, "pack", "the screen");
+    }
     if (!encoder->begun[stream]) {
         if (deflateInit(z, DEFLATE_LEVEL) != Z_OK) {
             return -ENOMEM;

@@ -1,6 +1,8 @@
 /* Streams of zlib that last as long as a connection and come in parts. */
 #include "internal.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 
 int screen_part_begin(struct screen_part *part, struct screen_source *source,
@@ -9,6 +11,11 @@ int screen_part_begin(struct screen_part *part, struct screen_source *source,
     part->source = source;
     part->inflate = inflate;
     part->left = len;
+    if (!poise_parts[POISE_PART_ZLIB].is_built) {
+        source->error =
+            poise_part_missing(POISE_PART_ZLIB, "unpack", "the screen");
+        return source->error;
+    }
     if (!inflate->begun) {
         inflate->stream = (z_stream){0};
         if (inflateInit(&inflate->stream) != Z_OK) {

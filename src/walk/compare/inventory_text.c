@@ -11,6 +11,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum compare_inventory_kind compare_inventory_kind(const char *path)
+{
+    static const struct {
+        const char *begin;
+        size_t len;
+        enum compare_inventory_kind kind;
+    } kinds[] = {
+        {"SQLite format 3", 16, COMPARE_SQLITE},
+        {"POISEINV", 8, COMPARE_BINARY},
+        {"path,type,mode,uid", 18, COMPARE_CSV},
+        {"{\"path\":", 8, COMPARE_JSONL},
+    };
+    char head[20] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    ssize_t got = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)
+                      ? read(fd, head, sizeof head)
+                      : -1;
+    enum compare_inventory_kind kind = COMPARE_NO_INVENTORY;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (got >= (ssize_t)kinds[i].len &&
+            memcmp(head, kinds[i].begin, kinds[i].len) == 0) {
+            kind = kinds[i].kind;
+        }
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return kind;
+}
+
+uint32_t compare_mode_of_letter(char letter)
+{
+    static const char letters[] = "?pc?d?b?f?l?s???"; /* by S_IFMT >> 12 */
+    const char *at = letter ? strchr(letters, letter) : NULL;
+    return at ? (uint32_t)(at - letters) << 12 : 0;
+}
+
 enum { READ_BYTES = 64 << 10, FIELDS = 13 };
 
 struct text {

@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+#include <poise/parts.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,6 +22,12 @@ static bool in_blocks(const struct walk_inventory *inv)
 
 int walk_inventory_open(struct walk_inventory *inv, char *part_path)
 {
+    if (inv->format == POISE_WALK_SQLITE &&
+        !poise_parts[POISE_PART_SQLITE].is_built) {
+        free(part_path);
+        return poise_part_missing(POISE_PART_SQLITE, "write inventory",
+                                  inv->output);
+    }
     inv->parts = poise_alloc(1, sizeof *inv->parts);
     if (!inv->parts) {
         free(part_path);

@@ -200,6 +200,9 @@ POISE_API int poise_coll_set_stage(struct poise_coll *coll, int rank,
  */
 POISE_API int poise_coll_propose(struct poise_coll *coll,
                                  const struct poise_coll_tree *tree);
+/** Whether calls from now on leave no records, though a trace is in force: for
+ * who leaves out some of them. Local. */
+POISE_API void poise_coll_mute(struct poise_coll *coll, bool is_mute);
 /** The tree of the next call, owned by the handle until it is swapped. */
 POISE_API const struct poise_coll_tree *
 poise_coll_tree_of(const struct poise_coll *coll);

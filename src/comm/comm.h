@@ -232,10 +232,11 @@ POISE_API int poise_world_agree(struct poise_world *world, int code);
  * Begin to record what all ranks do (<poise/trace.h>): rank 0's `path` is the
  * file of rank 0, that of rank R is PATH.R; NULL or "" at rank 0: nothing is
  * recorded. Hosts' clocks are compared with rank 0's. Rank 0's environment
- * variable POISE_TRACE_EVENTS is how many records a ring holds; with
- * POISE_TRACE_PAUSED=1 none is made until poise_trace_pause. Nothing where a
- * trace is in force on rank 0. Collective. poise_world_create does so if it is
- * asked to.
+ * variable POISE_TRACE_EVENTS is how many records a ring holds,
+ * POISE_TRACE_RATE how many calls of a communicator those who sample record in
+ * a second (0: all); with POISE_TRACE_PAUSED=1 none is made until
+ * poise_trace_pause. Nothing where a trace is in force on rank 0. Collective.
+ * poise_world_create does so if it is asked to.
  *
  * -EEXIST: a file is there; -ENOSPC; ... : no rank records.
  */

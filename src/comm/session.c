@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,24 +236,38 @@ struct decision {
     char *path; /* owned */
 };
 
+/* A number of the environment's; `out` stays as it is if it is not there. */
+static int read_number(const char *name, int64_t least, const char *what,
+                       int64_t *out)
+{
+    const char *text = getenv(name);
+    if (text && *text && poise_parse_int(text, least, INT32_MAX, out) < 0) {
+        char doing[64];
+        snprintf(doing, sizeof doing, "read %s", name);
+        return poise_error_set(EINVAL, doing, text, "expected %s", what);
+    }
+    return 0;
+}
+
 static int decide(struct poise_world *world, const char *path,
                   struct decision *out)
 {
     struct poise_buf buf = {0};
-    const char *events = getenv("POISE_TRACE_EVENTS");
     const char *paused = getenv("POISE_TRACE_PAUSED");
-    int64_t capacity = 0;
+    int64_t capacity = 0, rate = 0;
     int code = 0;
     if (world->rank == 0 && path && *path) {
-        if (events && *events &&
-            poise_parse_int(events, 2, INT32_MAX, &capacity) < 0) {
-            code = poise_error_set(EINVAL, "read POISE_TRACE_EVENTS", events,
-                                   "expected a number of records");
-        }
+        code = read_number("POISE_TRACE_EVENTS", 2, "a number of records",
+                           &capacity);
+        code = code < 0
+                   ? code
+                   : read_number("POISE_TRACE_RATE", 0,
+                                 "a number of calls a second, or 0", &rate);
         poise_buf_u64(&buf, poise_rng_next(poise_rng_current()));
         poise_buf_u64(&buf, poise_rng_next(poise_rng_current()));
         poise_buf_u64(&buf, (uint64_t)capacity);
         poise_buf_u64(&buf, paused && strcmp(paused, "1") == 0);
+        poise_buf_u64(&buf, (uint64_t)rate);
         poise_buf_blob(&buf, path, strlen(path) + 1);
     }
     code = poise_world_agree(world, code < 0 ? code : buf.error);
@@ -268,6 +283,7 @@ static int decide(struct poise_world *world, const char *path,
         out->options.session[1] = poise_reader_u64(&reader);
         out->options.capacity = (unsigned)poise_reader_u64(&reader);
         out->options.paused = poise_reader_u64(&reader) != 0;
+        out->options.rate = (uint32_t)poise_reader_u64(&reader);
         const char *name = poise_reader_blob(&reader, &len);
         out->path = name ? strndup(name, len) : NULL;
         code = out->path ? 0 : -ENOMEM;

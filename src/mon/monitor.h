@@ -238,6 +238,13 @@ poise_monitor_operations(const struct poise_monitor *monitor);
 POISE_API const struct poise_monitor_operation *
 poise_monitor_operation(const struct poise_monitor *monitor, unsigned number);
 
+/** Which share of the calls on the operation's communicator is in the figures,
+ * of those from the first to the last that is: less than 1 where ranks left out
+ * some, or records were lost or left out. */
+POISE_API double
+poise_monitor_coverage(const struct poise_monitor *monitor,
+                       const struct poise_monitor_operation *operation);
+
 /** The rank that came last most often and the ranks above it, to whom it was
  * passed on: the path with the most last arrivals, from a root. Returns its
  * length, at most `max`; 0: there are no calls. Without hops it is one rank. */
@@ -294,6 +301,8 @@ struct poise_monitor_source {
     uint64_t records;  /**< read */
     uint64_t lost;     /**< overwritten before they could be, or unfinished */
     uint64_t left_out; /**< not looked at since they came too fast */
+    uint64_t skipped;  /**< calls of ranks that they did not record, since they
+                          came faster than the trace asks for (sampling) */
     uint64_t nameless; /**< read, but nothing says any more what they are of */
     int running;       /**< files whose program has not ended in order */
     bool one_clock;    /**< all times are of the same clock */

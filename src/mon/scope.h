@@ -148,6 +148,7 @@ struct poise_scope_source {
     uint64_t records;  /**< read */
     uint64_t lost;     /**< overwritten before they could be, or unfinished */
     uint64_t left_out; /**< not looked at since they came too fast */
+    uint64_t skipped;  /**< calls that ranks did not record (sampling) */
     uint64_t waits, timely; /**< poise_scope_wait, and how many came to be for
                                the ranks' sake */
     int running;            /**< files whose program has not ended in order */

@@ -128,6 +128,7 @@ static void fill_head(struct trace_head *head,
     head->size = options->size > 0 ? options->size : 1;
     head->pid = getpid();
     head->paused = options->paused;
+    head->rate = options->rate;
     head->has_tsc = poise_clock_has_tsc;
     head->types_at = (uint32_t)layout->types_at;
     head->types_max = TRACE_TYPES;

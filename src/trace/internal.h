@@ -74,6 +74,7 @@ struct trace_head {
     uint32_t paused; /* 1: nothing is recorded for now; others set it, too;
                         __atomic. 0 in files that were made before there was
                         such a word: the page has no other behind it */
+    uint32_t rate;   /* calls of a communicator to record in a second; 0: all */
 };
 
 struct trace_layout {

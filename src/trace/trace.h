@@ -142,6 +142,8 @@ struct poise_trace_options {
     unsigned rings_max;  /**< threads at a time; 0: 16,384 */
     const char *program; /**< shown to people; NULL: this process' name */
     bool paused;         /**< record nothing until poise_trace_pause says so */
+    uint32_t rate; /**< calls of a communicator to record in a second at most,
+                      for who samples (poise_trace_sampler); 0: all */
 };
 
 /**
@@ -225,7 +227,8 @@ struct poise_trace_ring {
                         __atomic */
     uint64_t latest; /**< inside a call: the time that its writer read last, for
                         what begins or ends at the same time; 0: none */
-    uint64_t unused[4];
+    uint64_t skipped; /**< calls that its writer left out; __atomic */
+    uint64_t unused[3];
 };
 
 /** The trace in force, or NULL; __atomic access. Only poise_trace_use sets
@@ -382,6 +385,72 @@ static inline uint64_t poise_trace_text(const char *text)
     return value;
 }
 
+/* ---- sampling ----------------------------------------------------------- */
+
+/**
+ * Which calls are recorded where they come faster than is worth while: rows of
+ * POISE_TRACE_ROW calls, one after the other, and none in between. A row begins
+ * at a call whose number is one more than a multiple of a power of two, which
+ * follows from how long calls take: so ranks that call together leave out the
+ * same ones without a word to each other, but for some around a change. The
+ * clock is read for calls that are recorded, and for one in POISE_TRACE_LOOK of
+ * those that are not. One for each communicator of each rank; zero is one that
+ * leaves out nothing.
+ */
+struct poise_trace_sampler {
+    uint64_t next;     /**< calls with lower numbers are left out */
+    uint64_t spacing;  /**< ticks for a call that is recorded, at least; 0: none
+                          is left out */
+    uint64_t ticks;    /**< when the last row ended; 0: there was none */
+    uint64_t number;   /**< with which call */
+    double call_ticks; /**< that a call takes, smoothed */
+    unsigned level; /**< rows begin at multiples of POISE_TRACE_ROW << level */
+};
+enum { POISE_TRACE_ROW = 16, POISE_TRACE_LOOK = 64 };
+
+/** Begin with what the trace asks for. NULL: none is left out. */
+POISE_API void poise_trace_sampler_begin(struct poise_trace_sampler *sampler,
+                                         const struct poise_trace *trace);
+/** Call `number`, from 1, of a row's last was recorded, and ended at `ticks`;
+ * or was not, and the clock says so now: choose the next row. */
+POISE_API void poise_trace_sampler_row(struct poise_trace_sampler *sampler,
+                                       uint64_t number, uint64_t ticks);
+POISE_API void poise_trace_sampler_look(struct poise_trace_sampler *sampler,
+                                        uint64_t number, uint64_t ticks);
+
+static inline bool
+poise_trace_sampled(const struct poise_trace_sampler *sampler, uint64_t number)
+{
+    return number >= sampler->next;
+}
+/** Behind a call that was recorded, and one that was not. */
+static inline void
+poise_trace_sampler_recorded(struct poise_trace_sampler *sampler,
+                             uint64_t number, uint64_t ticks)
+{
+    if (sampler->spacing && number % POISE_TRACE_ROW == 0) {
+        poise_trace_sampler_row(sampler, number, ticks);
+    }
+}
+static inline void
+poise_trace_sampler_skipped(struct poise_trace_sampler *sampler,
+                            uint64_t number)
+{
+    if (__builtin_expect(number % POISE_TRACE_LOOK == 0, 0)) {
+        poise_trace_sampler_look(sampler, number, poise_clock_ticks());
+    }
+}
+/** Count calls that were left out, in the ring that they would have gone into;
+ * nothing if it is NULL. */
+static inline void poise_trace_skip(struct poise_trace_ring *ring,
+                                    uint64_t calls)
+{
+    if (ring) {
+        __atomic_store_n(&ring->skipped, ring->skipped + calls,
+                         __ATOMIC_RELAXED);
+    }
+}
+
 /* ---- reading rings ------------------------------------------------------ */
 
 /** A trace of this or another process, possibly still being written. */
@@ -411,6 +480,8 @@ struct poise_trace_info {
     uint64_t unplaced;    /**< collectors that found no place */
     bool ended;           /**< in order; else it runs, or was killed */
     bool paused;          /**< nothing is recorded for now */
+    uint32_t rate;        /**< calls of a communicator that are recorded in a
+                             second at most; 0: all */
 };
 POISE_API void poise_trace_info(const struct poise_trace_view *view,
                                 struct poise_trace_info *out);
@@ -425,6 +496,7 @@ struct poise_trace_ring_info {
     uint64_t written;     /**< records ever begun */
     uint64_t overwritten; /**< of which no longer readable */
     uint64_t owners;
+    uint64_t skipped; /**< calls that its writer left out (sampling) */
 };
 /** -EINVAL: no such ring. */
 POISE_API int poise_trace_ring_info(struct poise_trace_view *view,

@@ -198,6 +198,7 @@ void poise_trace_info(const struct poise_trace_view *view,
         .unplaced = __atomic_load_n(&head->unplaced, __ATOMIC_RELAXED),
         .ended = __atomic_load_n(&head->ended, __ATOMIC_ACQUIRE) == 1,
         .paused = __atomic_load_n(&head->paused, __ATOMIC_RELAXED) != 0,
+        .rate = head->rate,
     };
 }
 
@@ -405,6 +406,7 @@ int poise_trace_ring_info(struct poise_trace_view *view, unsigned ring,
     out->overwritten = out->written > capacity ? out->written - capacity : 0;
     out->owned = __atomic_load_n(&from->owner, __ATOMIC_ACQUIRE) != 0;
     out->owners = __atomic_load_n(&from->owners, __ATOMIC_ACQUIRE);
+    out->skipped = __atomic_load_n(&from->skipped, __ATOMIC_RELAXED);
     out->tid = __atomic_load_n(&from->tid, __ATOMIC_RELAXED);
     for (size_t i = 0; i < sizeof out->name - 1; i++) {
         out->name[i] = __atomic_load_n(&from->name[i], __ATOMIC_RELAXED);

@@ -112,7 +112,7 @@ static int fork_child(char **line, const char *path, struct monitor_child *out)
 
 /* It watches the MPI's own collectives unless the environment asks for others.
  */
-static size_t fill(struct variables *set, const char *preload,
+static size_t fill(struct variables *set, const char *preload, const char *rate,
                    const struct monitor_start *how)
 {
     static const char *const asks[] = {"POISE_TREE", "POISE_COLL_AFTER",
@@ -121,6 +121,7 @@ static size_t fill(struct variables *set, const char *preload,
     bool asked = false;
     set[count++] = (struct variables){"LD_PRELOAD", preload};
     set[count++] = (struct variables){"POISE_TRACE", how->trace};
+    set[count++] = (struct variables){"POISE_TRACE_RATE", rate};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         asked = asked || getenv(asks[i]);
     }
@@ -139,8 +140,8 @@ static int start(char **line, const char *path, const char *mpi,
                  const struct monitor_start *how, struct poise_buf *preload,
                  struct monitor_child *out)
 {
-    struct variables set[4];
-    char name[64];
+    struct variables set[5];
+    char name[64], rate[16];
     const char *owner = whose(path);
     snprintf(name, sizeof name, "libpoise-coll-%s.so", mpi);
     if (cli_preload_find(name, preload) < 0) {
@@ -148,7 +149,8 @@ static int start(char **line, const char *path, const char *mpi,
         return CLI_WRAPPER_FAILED;
     }
     cli_preload_others(preload);
-    size_t count = fill(set, poise_buf_str(preload), how);
+    snprintf(rate, sizeof rate, "%d", how->rate);
+    size_t count = fill(set, poise_buf_str(preload), rate, how);
     if (owner) {
         line = with_variables(line, owner, set, count);
     }

@@ -249,6 +249,7 @@ struct monitor_start {
     const char *mpi;   /**< whose preload; NULL: whose launcher it is */
     const char *trace; /**< POISE_TRACE */
     const char *tree;  /**< POISE_TREE_WATCH; NULL: none */
+    int rate;          /**< POISE_TRACE_RATE */
     bool messages;     /**< POISE_TRACE_MESSAGES */
 };
 /** Start `line`. Reasons are printed; CLI_DONE, or the exit code. */

@@ -105,6 +105,8 @@ static void put_operation(struct poise_json *json,
     poise_buf_free(&id);
     poise_json_i64(json, "ranks", operation->size);
     poise_json_u64(json, "calls", operation->calls);
+    poise_json_double(json, "coverage",
+                      poise_monitor_coverage(run->monitor, operation));
     poise_json_u64(json, "bytes", operation->bytes);
     poise_json_i64(json, "inside_ns", operation->inside_ns);
     poise_json_u64(json, "failed", operation->failed);
@@ -144,6 +146,7 @@ int monitor_json(const struct monitor_run *run, struct poise_buf *out)
     poise_json_u64(&json, "records", run->source.records);
     poise_json_u64(&json, "lost", run->missing.lost);
     poise_json_u64(&json, "left_out", run->missing.left_out);
+    poise_json_u64(&json, "calls_not_recorded", run->source.skipped);
     poise_json_u64(&json, "nameless", run->source.nameless);
     poise_json_u64(&json, "incomplete", run->missing.incomplete);
     poise_json_u64(&json, "unplaced", run->missing.unplaced);

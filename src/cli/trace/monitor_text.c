@@ -100,7 +100,17 @@ static void put_latest(struct poise_buf *out,
     poise_human_ns(out, (uint64_t)rank->late_sum_ns / rank->last);
 }
 
-static int add_row(struct poise_table *table,
+/* Where not all calls are in the figures: so many as far as that can be told.
+ */
+static void put_calls(struct poise_buf *out, uint64_t calls, double coverage)
+{
+    if (coverage < 1) {
+        poise_buf_puts(out, "~");
+    }
+    poise_human_count(out, (uint64_t)((double)calls / coverage + 0.5));
+}
+
+static int add_row(struct poise_table *table, double coverage,
                    const struct poise_monitor_operation *operation)
 {
     struct poise_buf cells[COLUMNS] = {0};
@@ -111,9 +121,10 @@ static int add_row(struct poise_table *table,
     poise_buf_escape(&cells[1], operation->group_name,
                      strlen(operation->group_name));
     poise_buf_printf(&cells[2], "%d", operation->size);
-    poise_human_count(&cells[3], operation->calls);
-    poise_human_ns(&cells[4],
-                   (uint64_t)operation->inside_ns / (unsigned)operation->size);
+    put_calls(&cells[3], operation->calls, coverage);
+    poise_buf_puts(&cells[4], coverage < 1 ? "~" : "");
+    poise_human_ns(&cells[4], (uint64_t)((double)operation->inside_ns /
+                                         operation->size / coverage));
     poise_human_ns(&cells[5],
                    (uint64_t)poise_monitor_median(&operation->total));
     put_share(&cells[6], (double)operation->arrival.sum, whole);
@@ -155,7 +166,9 @@ static int put_table(const struct monitor_run *run, struct poise_buf *out)
     struct poise_table *table;
     int code = poise_table_create(columns, COLUMNS, &table);
     for (unsigned i = 0; code == 0 && i < run->count && i < ROWS_MOST; i++) {
-        code = add_row(table, run->operations[i]);
+        code = add_row(table,
+                       poise_monitor_coverage(run->monitor, run->operations[i]),
+                       run->operations[i]);
     }
     if (code == 0) {
         code = poise_table_text(table, out);
@@ -172,13 +185,16 @@ static int put_table(const struct monitor_run *run, struct poise_buf *out)
 
 static void put_head(const struct monitor_run *run, struct poise_buf *out)
 {
-    uint64_t calls = 0;
+    double calls = 0, least = 1;
     for (unsigned i = 0; i < run->count; i++) {
-        calls += run->operations[i]->calls;
+        double coverage =
+            poise_monitor_coverage(run->monitor, run->operations[i]);
+        calls += (double)run->operations[i]->calls / coverage;
+        least = coverage < least ? coverage : least;
     }
-    poise_buf_printf(out, "%d rank%s, ", run->source.size,
-                     run->source.size == 1 ? "" : "s");
-    poise_human_count(out, calls);
+    poise_buf_printf(out, "%d rank%s, %s", run->source.size,
+                     run->source.size == 1 ? "" : "s", least < 1 ? "~" : "");
+    poise_human_count(out, (uint64_t)(calls + 0.5));
     poise_buf_puts(out, " collective calls in ");
     poise_human_ns(out, (uint64_t)run->source.span_ns);
     poise_buf_puts(out, "\n\n");
@@ -310,8 +326,10 @@ static void put_notes(const struct monitor_run *run, struct poise_buf *out)
         "records came faster than they could be read, and were overwritten");
     say(out, missing->left_out,
         "records came faster than --share lets them be looked at, and were "
-        "left "
-        "out");
+        "left out");
+    say(out, run->source.skipped,
+        "calls of ranks came faster than --rate has them recorded, and were "
+        "left out: the figures are of the others");
     say(out, missing->incomplete,
         "calls are left out: not all ranks' records of them are there");
     say(out, missing->unplaced,

@@ -10,6 +10,7 @@ struct values {
     struct cli_common common;
     struct monitor_wants wants;
     const char *mpi, *trace;
+    int64_t rate;
 };
 
 static const struct poise_option options[] = {
@@ -20,6 +21,11 @@ static const struct poise_option options[] = {
      .help = "keep the records in FILE (rank R above 0: FILE.R), for poise "
              "trace show",
      .offset = offsetof(struct values, trace)},
+    {POISE_OPTION_INT, 0, "rate", "N",
+     "record at most some N calls of a communicator in a second: where more "
+     "come, all ranks leave out the same ones, and count them; 0: record all "
+     "(default 40000)",
+     .offset = offsetof(struct values, rate), .max = INT32_MAX},
     MONITOR_WANTS_OPTIONS(struct values, wants),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
@@ -146,6 +152,7 @@ static int watch_and_report(const struct values *values,
     struct monitor_start how = {.mpi = values->mpi,
                                 .trace = place->path,
                                 .tree = values->wants.tune ? tree : NULL,
+                                .rate = (int)values->rate,
                                 .messages = values->wants.messages};
     status = monitor_start(line, &how, &child);
     if (status == CLI_DONE) {
@@ -177,7 +184,7 @@ static int run(const struct values *values, int argc, char **argv, int end)
 
 int cli_trace_run(int argc, char **argv)
 {
-    struct values values = {.wants = MONITOR_WANTS};
+    struct values values = {.wants = MONITOR_WANTS, .rate = 40000};
     int status = CLI_DONE;
     int end = cli_options_end(options, argc, argv);
     int first = cli_parse(&cli_trace_run_command, end, argv, &values,

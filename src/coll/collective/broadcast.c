@@ -150,7 +150,7 @@ int coll_piece(struct poise_coll *coll, int root, void *data, size_t bytes)
     if (code != 0) {
         return code;
     }
-    coll_record_enter(&call);
+    coll_record_enter(coll, &call);
     coll_record_waits(&call);
     do {
         size_t now = bytes - done < most ? bytes - done : most;

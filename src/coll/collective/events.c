@@ -44,6 +44,11 @@ static uint32_t hop_of(struct poise_coll *coll)
     return coll->collector;
 }
 
+void poise_coll_mute(struct poise_coll *coll, bool is_mute)
+{
+    coll->is_mute = is_mute;
+}
+
 /* While recording is paused nothing is. */
 void coll_record_begin(struct coll_call *call)
 {

@@ -261,7 +261,7 @@ static int run_messages(struct exchange *exchange)
     struct coll_call *call = &exchange->call;
     struct poise_coll_block from = sent(exchange, coll->rank);
     struct poise_coll_block to = taken(exchange, coll->rank);
-    coll_record_enter(call);
+    coll_record_enter(coll, call);
     coll_record_waits(call);
     coll_show_record(coll, call);
     int code = send_all(exchange);

@@ -181,6 +181,7 @@ struct poise_coll {
     struct poise_buf message, scratch;
     struct poise_coll_stats stats;
     uint64_t *sent; /* [size] */
+    bool is_mute;   /* calls leave no records */
     uint64_t group; /* for traces */
     char group_name[24];
     struct poise_trace *trace; /* that knows `collector`; never followed */
@@ -196,9 +197,10 @@ void coll_record_end(struct poise_coll *coll, const struct coll_call *call);
 /* The handle's collector is not used any more. */
 void coll_record_forget(struct poise_coll *coll);
 /* When it begins; and, once others have what they wait for, that it did. */
-static inline void coll_record_enter(struct coll_call *call)
+static inline void coll_record_enter(const struct poise_coll *coll,
+                                     struct coll_call *call)
 {
-    if (poise_trace_is_on()) {
+    if (poise_trace_is_on() && !coll->is_mute) {
         coll_record_begin(call);
     }
 }

@@ -123,7 +123,7 @@ static int barrier(struct poise_coll *coll)
 int coll_local_enter(struct poise_coll *coll, struct coll_call *call,
                      const struct coll_view *mine)
 {
-    coll_record_enter(call);
+    coll_record_enter(coll, call);
     *coll_view(coll, coll->rank, call->number) = *mine;
     coll_show_record(coll, call);
     coll_record_waits(call);
@@ -220,7 +220,7 @@ int coll_pair(struct poise_coll *coll, struct coll_call *call, const void *in,
     bool direct = coll->direct && call->bytes >= COLL_PAIR_BYTES &&
                   call->bytes <= COLL_BLOCK_BYTES;
     const struct coll_record *record = coll_record(coll, other, call->number);
-    coll_record_enter(call);
+    coll_record_enter(coll, call);
     if (direct) {
         *coll_view(coll, me, call->number) = (struct coll_view){.in = in};
     } else {
@@ -307,7 +307,7 @@ int coll_flat(struct poise_coll *coll, struct coll_call *call, const void *in,
               void *out)
 {
     int me = coll->rank;
-    coll_record_enter(call);
+    coll_record_enter(coll, call);
     copy(coll_record(coll, me, call->number)->data, in, call->bytes);
     coll->stats.shared_bytes += call->bytes;
     coll_show_record(coll, call);

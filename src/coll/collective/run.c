@@ -703,7 +703,7 @@ int coll_run(struct poise_coll *coll, struct coll_call *call)
 {
     const struct coll_plan *plan = &coll->plan;
     int me = coll->rank, top = plan->top[me];
-    coll_record_enter(call);
+    coll_record_enter(coll, call);
     coll_show_record(coll, call);
     coll_record_waits(call);
     if (is_reduction(call) && !combines_here(coll, call)) {

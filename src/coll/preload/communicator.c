@@ -29,9 +29,8 @@
  * and some thirty messages' delays between hosts. So the library serves until
  * it has spent about as much as that: then no communicator costs much more than
  * twice what it would without Poise, however short it lives. Calls and bytes
- * are counted, not time, since all ranks must change over at the same call, and
- * every run of a program should do so at the same one: a sum may be rounded
- * differently. MPI_COMM_WORLD, which lives as long as the program, gets its
+ * are counted, not time, since all ranks must change over at the same call, in
+ * every run, too: a sum may be rounded differently. MPI_COMM_WORLD gets its
  * trees at once.
  */
 #define UNIT_BYTES 1024
@@ -175,15 +174,6 @@ static int read_limit(void)
     code = code == 0 ? read_after() : code;
     pthread_mutex_unlock(&preload.lock);
     return code;
-}
-
-void preload_say_error(const char *before)
-{
-    struct poise_buf text = {0};
-    poise_buf_printf(&text, "poise: %s", before);
-    poise_error_format(poise_error_last(), &text);
-    dprintf(2, "%s\n", poise_buf_str(&text));
-    poise_buf_free(&text);
 }
 
 /* To go on without would only look right. */
@@ -476,6 +466,7 @@ void preload_forget(MPI_Comm comm)
         preload.ending = state;
     }
     pthread_mutex_unlock(&preload.lock);
+    events_flush(state);
     if (state && !state->world) {
         free_state(state);
     } else if (state) {
@@ -565,6 +556,9 @@ struct poise_coll *preload_trees(enum entry entry, struct seat *seat,
             return NULL;
         }
         make(state);
+        if (state->coll && state->marks && events_skips(state->marks)) {
+            poise_coll_mute(state->coll, true);
+        }
     }
     struct poise_coll *coll = state->coll;
     if (!coll) {
@@ -745,6 +739,12 @@ void preload_end(void)
 {
     preload.over = true;
     messages_end();
+    for (size_t i = 0; i < BUCKETS; i++) {
+        for (struct state *state = preload.buckets[i]; state;
+             state = state->next) {
+            events_flush(state);
+        }
+    }
     events_end();
     for (size_t i = 0; i < BUCKETS; i++) {
         while (preload.buckets[i]) {

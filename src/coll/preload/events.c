@@ -24,17 +24,6 @@
 /* MPI_COMM_WORLD's number; those of others are drawn. */
 #define EVENTS_WORLD 1
 
-/* What traces know of a communicator. */
-struct marks {
-    struct poise_trace *trace; /* that knows the collectors; never followed */
-    uint64_t calls;            /* while one was in force */
-    uint64_t right;            /* of those, that all ranks know to be right */
-    uint64_t asked, next; /* of the right ones: when clocks were last thought
-                             of, and when to think of them again */
-    uint64_t group;       /* 0: not known yet */
-    uint32_t collectors[ENTRIES]; /* 0: none */
-};
-
 /* A preload has no handle to keep these in: it is the program's only MPI. */
 static struct {
     struct poise_world *session; /* of all ranks; NULL: none was begun */
@@ -121,6 +110,7 @@ static void forget_collectors(struct marks *marks)
         marks->collectors[e] = 0;
     }
     marks->trace = trace;
+    poise_trace_sampler_begin(&marks->sampler, trace);
 }
 
 static uint32_t collector_of(enum entry entry, const struct state *state)
@@ -139,6 +129,28 @@ static uint32_t collector_of(enum entry entry, const struct state *state)
         marks->collectors[entry] = poise_trace_collector(marks->trace, &place);
     }
     return marks->collectors[entry];
+}
+
+/* It is not to be as idle as that. */
+static void end_idle(struct marks *marks)
+{
+    marks->calls -= marks->idle;
+    marks->right -= marks->idle;
+    marks->skipped -= marks->idle;
+    marks->idle = 0;
+}
+
+void events_flush(const struct state *state)
+{
+    struct marks *marks = state ? state->marks : NULL;
+    if (!marks) {
+        return;
+    }
+    end_idle(marks);
+    if (marks->skipped > 0) {
+        poise_trace_skip(poise_trace_ring(), marks->skipped);
+        marks->skipped = 0;
+    }
 }
 
 void events_forget(struct state *state)
@@ -223,6 +235,35 @@ __attribute__((noinline)) static void compare_here(struct marks *marks)
     preload_inside--;
 }
 
+/* Which calls to come leave nothing: up to the next that is recorded, or that
+ * looks at the clock, or compares clocks. They are counted already. */
+static void set_idle(struct marks *marks)
+{
+    uint64_t number = marks->calls + 1, look = POISE_TRACE_LOOK;
+    uint64_t idle =
+        marks->sampler.next > number ? marks->sampler.next - number : 0;
+    uint64_t most = look - 1 - marks->calls % look;
+    uint64_t right = marks->next - marks->right;
+    idle = idle < most ? idle : most;
+    idle = idle < right ? idle : right - 1;
+    marks->idle = idle;
+    marks->calls += idle;
+    marks->right += idle;
+    marks->skipped += idle;
+}
+
+/* A call is over that all ranks know to be right, or not. */
+static inline void count_right(struct marks *marks, bool alike)
+{
+    if (alike && ++marks->right >= marks->next) {
+        compare_here(marks);
+    }
+    if (__builtin_expect(
+            !poise_trace_sampled(&marks->sampler, marks->calls + 1), 0)) {
+        set_idle(marks);
+    }
+}
+
 void events_call(enum entry entry, struct state *state, bool right,
                  const struct events_span *span)
 {
@@ -238,10 +279,24 @@ void events_call(enum entry entry, struct state *state, bool right,
                          0)) {
         prepare(marks, entry, state, alike);
     }
+    end_idle(marks);
     marks->calls++;
     poise_trace_put(span->ring, marks->collectors[entry], marks->calls,
                     span->enter, span->left, span->bytes, (uint64_t)span->code);
-    if (alike && ++marks->right >= marks->next) {
-        compare_here(marks);
+    if (span->ring) {
+        if (__builtin_expect(marks->skipped > 0, 0)) {
+            poise_trace_skip(span->ring, marks->skipped);
+            marks->skipped = 0;
+        }
+        poise_trace_sampler_recorded(&marks->sampler, marks->calls, span->left);
     }
+    count_right(marks, alike);
+}
+
+void events_skip(struct marks *marks, bool alike)
+{
+    marks->skipped++;
+    marks->calls++;
+    poise_trace_sampler_skipped(&marks->sampler, marks->calls);
+    count_right(marks, alike);
 }

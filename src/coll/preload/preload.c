@@ -23,6 +23,7 @@
 
 #include <poise/comm.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,6 +262,15 @@ EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
         preload_begin();
     }
     return code;
+}
+
+void preload_say_error(const char *before)
+{
+    struct poise_buf text = {0};
+    poise_buf_printf(&text, "poise: %s", before);
+    poise_error_format(poise_error_last(), &text);
+    dprintf(2, "%s\n", poise_buf_str(&text));
+    poise_buf_free(&text);
 }
 
 /* Whether the library will really free it, and not refuse. */

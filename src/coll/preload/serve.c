@@ -462,10 +462,12 @@ static int move(const struct row *row, struct moves *moves)
     return code;
 }
 
-static inline int serve(const struct row *row, struct moves *moves)
+/* `sits`: what preload_sit said. */
+static inline int serve_seated(const struct row *row, struct moves *moves,
+                               bool sits)
 {
     const struct call *call = moves->call;
-    if (preload_sit(call->entry, call->comm, &moves->seat)) {
+    if (sits) {
         moves->coll = choose(row, moves);
     }
     if (!moves->coll) {
@@ -484,21 +486,33 @@ static inline int serve(const struct row *row, struct moves *moves)
  * few bytes. */
 enum { CLOSE_BYTES = 256 };
 
-/* The same, and a record of it. Communicators of one rank were not looked at
+/* What its trees record of a call, if there are any. */
+static void set_mute(const struct moves *moves, bool is_mute)
+{
+    if (moves->seat.state->coll) {
+        poise_coll_mute(moves->seat.state->coll, is_mute);
+    }
+}
+
+/* A call of which it is noted that it was, at least: trees that are made in it
+ * record what the next one does. Communicators of one rank were not looked at
  * closer. */
-__attribute__((noinline)) static int serve_traced(const struct row *row,
-                                                  struct moves *moves)
+__attribute__((noinline)) static int
+serve_noted(const struct row *row, struct moves *moves, bool sits, bool skips)
 {
     const struct call *call = moves->call;
-    moves->bytes = 0;
-    moves->right = false;
-    struct poise_trace_ring *ring = poise_trace_ring();
+    struct state *state = moves->seat.state;
+    struct poise_trace_ring *ring = skips ? NULL : poise_trace_ring();
+    if (state) {
+        set_mute(moves, skips);
+    }
     uint64_t enter = poise_trace_enter(ring);
-    int code = serve(row, moves);
+    int code = serve_seated(row, moves, sits);
     bool close = row->in == NOTHING && moves->bytes <= CLOSE_BYTES;
     uint64_t left = poise_trace_leave(ring, enter, close);
-    struct state *state = moves->seat.state;
-    if (state) {
+    if (state && skips) {
+        events_skip(state->marks, moves->right && !state->inter);
+    } else if (state) {
         if (moves->seat.size == 1 && !state->inter && code == MPI_SUCCESS) {
             moves->right = row->check(&moves->seat, call, &moves->bytes);
         }
@@ -506,15 +520,33 @@ __attribute__((noinline)) static int serve_traced(const struct row *row,
             call->entry, state, moves->right,
             &(struct events_span){ring, enter, left, moves->bytes, code});
     }
+    if (state) {
+        set_mute(moves, state->marks && events_skips(state->marks));
+    }
     return code;
 }
 
+/* Most calls leave nothing behind, with a trace and without: the same code. */
 int preload_serve(const struct call *call)
 {
     const struct row *row = &rows[call->entry];
+    struct marks *marks = NULL;
     struct moves moves;
     moves.call = call;
     moves.seat = (struct seat){0};
     moves.coll = NULL;
-    return poise_trace_is_on() ? serve_traced(row, &moves) : serve(row, &moves);
+    moves.bytes = 0;
+    moves.right = false;
+    bool sits = preload_sit(call->entry, call->comm, &moves.seat);
+    if (poise_trace_is_on()) {
+        marks = moves.seat.state ? moves.seat.state->marks : NULL;
+        if (!marks || !events_idles(marks)) {
+            return serve_noted(row, &moves, sits, marks && events_skips(marks));
+        }
+    }
+    int code = serve_seated(row, &moves, sits);
+    if (__builtin_expect(marks != NULL, 0)) {
+        events_idled(marks, moves.right);
+    }
+    return code;
 }

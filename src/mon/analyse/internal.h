@@ -33,6 +33,9 @@ struct mon_group {
     int64_t *left_ns; /* [size]: of the last complete call */
     uint64_t before;  /* its sequence */
     bool has_before;
+    uint64_t first,
+        last;          /* the lowest and highest number of those in figures, */
+    uint64_t complete; /* of which there are so many */
     struct mon_operation **operations; /* [operation_max], by name */
     size_t operation_max;
     struct mon_operation *newest; /* of the newest call; NULL: none */

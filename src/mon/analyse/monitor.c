@@ -280,6 +280,26 @@ static void split_late(struct mon_group *group,
     }
 }
 
+static void count_call(struct mon_group *group, uint64_t sequence)
+{
+    if (group->complete == 0 || sequence < group->first) {
+        group->first = sequence;
+    }
+    group->last = sequence > group->last ? sequence : group->last;
+    group->complete++;
+}
+
+double poise_monitor_coverage(const struct poise_monitor *monitor,
+                              const struct poise_monitor_operation *operation)
+{
+    const struct mon_group *group = find_group(monitor, operation->group);
+    if (!group || group->complete == 0) {
+        return 1;
+    }
+    double all = (double)(group->last - group->first) + 1;
+    return (double)group->complete < all ? (double)group->complete / all : 1;
+}
+
 void mon_complete(struct poise_monitor *monitor, struct mon_calls *calls,
                   size_t at)
 {
@@ -301,6 +321,7 @@ void mon_complete(struct poise_monitor *monitor, struct mon_calls *calls,
         monitor->missing.unplaced += (uint64_t)calls->size;
         return;
     }
+    count_call(group, spans[0].sequence);
     poise_monitor_blame(spans, calls->size, &verdict);
     split_late(group, spans, &verdict);
     for (unsigned i = 0; i < monitor->told_count; i++) {

@@ -404,6 +404,8 @@ void poise_scope_source(const struct poise_scope *scope,
     for (size_t i = 0; i < scope->ring_count; i++) {
         const struct scope_ring *ring = scope->rings[i];
         out->left_out += ring->left_out;
+        out->skipped +=
+            __atomic_load_n(&ring->cursor.ring->skipped, __ATOMIC_RELAXED);
         out->lost +=
             ring->cursor.lost + ring->cursor.unfinished - ring->left_out;
     }

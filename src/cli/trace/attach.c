@@ -41,8 +41,8 @@ const struct poise_command cli_trace_attach_command = {
         "lie in a folder that all of them share.",
     .options = options,
     .examples =
-        "POISE_TRACE=/dev/shm/job POISE_TRACE_PAUSED=1 poise coll -n 8 ./prog\t"
-        "start it, not recording\n"
+        "POISE_TRACE=/dev/shm/job POISE_TRACE_PAUSED=1 mpirun -n 8 poise coll "
+        "./prog\tstart it, not recording\n"
         "poise trace attach --time 10s /dev/shm/job\twhat does it do now?\n"
         "poise trace attach --live /dev/shm/job\twatch it\n",
     .exits = "0\tit was watched\n"

@@ -155,6 +155,24 @@ static int add_worst(struct poise_page *page,
     return code;
 }
 
+/* Whose lateness cost most first: of many ranks, those below are not seen
+ * without a look for them. `order` has room for all shown. */
+static void order_late(const struct poise_monitor_operation *operation,
+                       const struct shown *shown, int *order)
+{
+    for (int i = 0; i < shown->count; i++) {
+        int64_t late = operation->ranks[shown->ranks[i]].late_sum_ns;
+        int at = i;
+        while (at > 0 &&
+               operation->ranks[shown->ranks[order[at - 1]]].late_sum_ns <
+                   late) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+}
+
 static int add_order(struct poise_page *page,
                      const struct poise_monitor_operation *operation,
                      const struct shown *shown)
@@ -168,20 +186,22 @@ static int add_order(struct poise_page *page,
         {"at most", POISE_ALIGN_RIGHT},
         {"blamed", POISE_ALIGN_RIGHT}};
     struct poise_table *table;
+    int order[sizeof shown->ranks / sizeof *shown->ranks];
     int code = poise_table_create(columns, 7, &table);
+    order_late(operation, shown, order);
     for (int i = 0; code == 0 && i < shown->count; i++) {
         const struct poise_monitor_rank *rank =
-            &operation->ranks[shown->ranks[i]];
+            &operation->ranks[shown->ranks[order[i]]];
         struct poise_buf cells[7] = {0};
-        poise_buf_puts(&cells[0], shown->names[i]);
+        poise_buf_puts(&cells[0], shown->names[order[i]]);
         poise_buf_printf(&cells[1], "%.2f",
                          (double)rank->order_sum / (double)operation->ordered);
         poise_human_count(&cells[2], rank->first);
         poise_human_count(&cells[3], rank->last);
-        poise_human_ns(&cells[4], rank->last
-                                      ? (uint64_t)rank->late_sum_ns / rank->last
-                                      : 0);
-        poise_human_ns(&cells[5], (uint64_t)rank->late_most_ns);
+        if (rank->last > 0) {
+            poise_human_ns(&cells[4], (uint64_t)rank->late_sum_ns / rank->last);
+            poise_human_ns(&cells[5], (uint64_t)rank->late_most_ns);
+        }
         poise_human_count(&cells[6], rank->caused);
         code = add_cells(table, cells, 7);
     }

@@ -213,7 +213,7 @@ static void put_system(const struct monitor_run *run,
     }
     poise_buf_puts(out, " The system kept it from running for ");
     poise_human_ns(out, (uint64_t)(queue + stopped));
-    poise_buf_puts(out, " of that (");
+    poise_buf_puts(out, " of it (");
     if (queue > 0) {
         poise_human_ns(out, (uint64_t)queue);
         poise_buf_puts(out, " in a run queue");
@@ -223,7 +223,7 @@ static void put_system(const struct monitor_run *run,
         poise_human_ns(out, (uint64_t)stopped);
         poise_buf_puts(out, " stopped");
     }
-    poise_buf_puts(out, "): that is not the program's doing.");
+    poise_buf_puts(out, "), which is not the program's doing.");
 }
 
 /* Who costs most, over all operations: by how much less all would wait. */
@@ -245,41 +245,55 @@ static void put_late(const struct monitor_run *run, struct poise_buf *out)
         return;
     }
     const struct poise_monitor_rank *rank = &worst->ranks[late];
-    poise_buf_printf(out, "\nrank %d of ", late);
+    poise_buf_printf(out, "\nMost time was lost by waiting for rank %d of ",
+                     late);
     poise_buf_escape(out, worst->group_name, strlen(worst->group_name));
-    poise_buf_puts(out, " was last to come to ");
+    poise_buf_puts(out, ": it was the last to come to ");
     poise_buf_escape(out, worst->name, strlen(worst->name));
-    poise_buf_printf(out, " %llu times; without that the calls had taken ",
-                     (unsigned long long)rank->last);
+    poise_buf_puts(out, " in ");
+    poise_human_count(out, rank->last);
+    poise_buf_puts(out, " of ");
+    poise_human_count(out, worst->calls);
+    poise_buf_puts(out, " calls, and held up the next to last one for ");
     poise_human_ns(out, (uint64_t)rank->late_sum_ns);
-    poise_buf_puts(out, " less. ");
+    poise_buf_puts(out, " in all.");
     if (rank->program_ns + rank->departure_ns > 0) {
-        poise_buf_puts(out, "It was late since it ");
         poise_buf_puts(out, rank->program_ns >= rank->departure_ns
-                                ? "computed longer than the others ("
-                                : "had left the call before late (");
+                                ? " It fell behind between two calls ("
+                                : " It had left the call before later than "
+                                  "the others (");
         put_share(out,
                   (double)(rank->program_ns >= rank->departure_ns
                                ? rank->program_ns
                                : rank->departure_ns),
                   (double)(rank->program_ns + rank->departure_ns));
-        poise_buf_puts(out, " of it).");
+        poise_buf_puts(out, " of that time).");
     }
     put_system(run, worst, late, out);
     poise_buf_puts(out, "\n");
 }
 
+/* What most of a call went by with. */
 static void put_cause(const struct poise_monitor_verdict *verdict,
                       struct poise_buf *out)
 {
-    poise_buf_puts(out, monitor_causes[verdict->cause]);
-    if (verdict->rank >= 0) {
-        poise_buf_printf(out, " of rank %d", verdict->rank);
+    static const struct {
+        const char *rank, *peer;
+    } words[POISE_MONITOR_CAUSES] = {
+        [POISE_MONITOR_ARRIVAL] = {"all waited for rank %d", ""},
+        [POISE_MONITOR_REDUCE] = {"a value came late from rank %d",
+                                  " to rank %d"},
+        [POISE_MONITOR_BROADCAST] = {"the result came late to rank %d",
+                                     " from rank %d"},
+        [POISE_MONITOR_AFTER] = {"all were there, and rank %d left last", ""},
+    };
+    if (verdict->cause == POISE_MONITOR_NONE || verdict->rank < 0) {
+        poise_buf_puts(out, "nobody waited");
+        return;
     }
-    if (verdict->peer >= 0) {
-        poise_buf_printf(out, " %s rank %d",
-                         verdict->cause == POISE_MONITOR_REDUCE ? "to" : "from",
-                         verdict->peer);
+    poise_buf_printf(out, words[verdict->cause].rank, verdict->rank);
+    if (verdict->peer >= 0 && words[verdict->cause].peer[0]) {
+        poise_buf_printf(out, words[verdict->cause].peer, verdict->peer);
     }
 }
 
@@ -345,7 +359,8 @@ static void put_notes(const struct monitor_run *run, struct poise_buf *out)
     say(out, (uint64_t)(run->source.size - run->source.files),
         "ranks left no file here: they ran on other hosts, or ended before");
     say(out, (uint64_t)run->source.running,
-        "ranks did not end in order: what they recorded until then is here");
+        "ranks still run, or did not end in order: what they recorded until "
+        "then is here");
     if (!run->source.one_clock && run->source.error_ns != POISE_TRACE_UNKNOWN) {
         poise_buf_puts(out, "note: times of different hosts may be wrong by ");
         poise_human_ns(out, run->source.error_ns);

@@ -121,7 +121,7 @@ static void put_totals(struct sink *sink,
 {
     struct poise_json json = poise_json_to(&sink->lines.out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-archive-1");
     poise_json_u64(&json, "entries", result->entries);
     poise_json_u64(&json, "data_bytes", result->data_bytes);
     poise_json_u64(&json, "skipped", result->skipped);

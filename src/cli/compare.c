@@ -314,7 +314,7 @@ static void put_totals(struct sink *sink, bool interrupted,
 {
     struct poise_json json = poise_json_to(&sink->lines.out, true);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-compare-1");
     poise_json_object(&json, "totals");
     poise_json_u64(&json, "compared", result->compared);
     poise_json_u64(&json, "differences", result->differences);

@@ -68,7 +68,7 @@ static int tell(const struct cli_flow *flow,
     }
     if (flow->json) {
         struct poise_json json = poise_json_to(&out, false);
-        poise_json_object(&json, NULL);
+        cli_json_begin(&json, "poise-desync-run-1");
         cli_flow_json(&json, stats);
         poise_json_end_object(&json);
         poise_buf_putc(&out, '\n');

@@ -123,7 +123,7 @@ static void print_json(const struct poise_listrank_result *r, uint64_t ns,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-listrank-1");
     poise_json_u64(&json, "nodes", r->nodes);
     poise_json_u64(&json, "lists", r->lists);
     poise_json_u64(&json, "greatest", r->greatest);
@@ -150,7 +150,7 @@ static void print_report(const struct poise_listrank_report *report,
     struct poise_json json = poise_json_to(out, false);
 
     if (as_json) {
-        poise_json_object(&json, NULL);
+        cli_json_begin(&json, "poise-listrank-check-1");
         poise_json_u64(&json, "nodes", report->nodes);
         poise_json_u64(&json, "lists", report->lists);
         poise_json_u64(&json, "wrong", report->wrong);

@@ -186,7 +186,8 @@ static int run_all(struct poise_coll *coll, const struct values *values,
     int code = 0;
 
     if (values->json) {
-        poise_json_array(&json, NULL);
+        cli_json_begin(&json, "poise-noise-1");
+        poise_json_array(&json, "runs");
     }
     for (size_t i = 0; i < 2 * quanta && code == 0; i++) {
         uint64_t quantum =
@@ -206,6 +207,7 @@ static int run_all(struct poise_coll *coll, const struct values *values,
     }
     if (values->json) {
         poise_json_end_array(&json);
+        poise_json_end_object(&json);
         poise_buf_putc(out, '\n');
     }
     return code < 0 ? code : out->error;

@@ -105,7 +105,8 @@ static void put_json(struct sink *sink,
 {
     poise_buf_printf(
         &sink->lines.out,
-        "{\"files\": %llu, \"directories\": %llu, "
+        "{\"schema\": \"poise-remove-1\", \"files\": %llu, "
+        "\"directories\": %llu, "
         "\"kept\": %llu, \"errors\": %llu, \"seconds\": %.3f, "
         "\"dry_run\": %s, \"interrupted\": %s}\n",
         (unsigned long long)result->files,

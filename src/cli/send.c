@@ -214,7 +214,7 @@ static void print_json(const struct poise_remote_stats *stats,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-send-1");
     put_figures(stats, &json);
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
@@ -322,7 +322,7 @@ static void print_outcomes_json(const char *const *targets, size_t count,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-send-several-1");
     poise_json_array(&json, "targets");
     for (size_t i = 0; i < count; i++) {
         poise_json_object(&json, NULL);

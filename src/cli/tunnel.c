@@ -186,7 +186,7 @@ static void put_json(const struct poise_remote_tunnel_stats *stats,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-tunnel-1");
     poise_json_double(&json, "up_seconds", (double)stats->up_ns / 1e9);
     poise_json_u64(&json, "links", stats->links);
     poise_json_u64(&json, "connections", stats->connections);

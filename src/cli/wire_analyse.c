@@ -217,7 +217,7 @@ static int print_json(const struct trial *trials, size_t count,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-wire-analyse-1");
     poise_json_u64(&json, "bytes", trials[0].warm.bytes);
     poise_json_u64(&json, "last_bytes", trials[0].warm.last_bytes);
     poise_json_array(&json, "trials");

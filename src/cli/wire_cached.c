@@ -91,7 +91,7 @@ static void print_json(const struct poise_dedup_server_stats *stats,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-wire-cached-1");
     poise_json_u64(&json, "clients", stats->served);
     poise_json_u64(&json, "refused", stats->refused);
     poise_json_u64(&json, "requests", stats->requests);

@@ -138,7 +138,7 @@ static int print_json(const struct poise_dedup_model *model, unsigned single,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-wire-model-1");
     poise_json_double(&json, "break_even_bytes",
                       poise_dedup_model_break_even(model, single, LOW, HIGH));
     poise_json_array(&json, "segments");

@@ -82,7 +82,7 @@ static int summary(const struct values *values,
     if (values->json) {
         struct poise_json json = poise_json_to(&out, false);
 
-        poise_json_object(&json, NULL);
+        cli_json_begin(&json, "poise-bfs-convert-1");
         poise_json_u64(&json, "vertices", edges->vertex_count);
         poise_json_u64(&json, "edges", edges->count);
         poise_json_bool(&json, "directed", edges->directed);

@@ -245,7 +245,7 @@ static int put_json(const struct cli_bfs_job *job, struct poise_buf *out)
     struct poise_json json = poise_json_to(out, false);
     int code;
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-bfs-1");
     if (job->path) {
         poise_json_bytes(&json, "path", job->path, strlen(job->path));
     } else {

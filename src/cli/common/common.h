@@ -124,6 +124,13 @@ int cli_fail(const char *name, int code);
 /* Names and words of others never steer a terminal: messages have their control
  * characters as \ooo, results, where they go to a terminal, as '?'. */
 
+/** Begin the object that a command prints with --json. Its first member is the
+ * schema, "poise-COMMAND-VERSION": what the others mean (docs/formats.md). */
+void cli_json_begin(struct poise_json *json, const char *schema);
+/** A hash or an identifier: 16 hexadecimal digits, as text, which readers do
+ * not round. */
+void cli_json_hash(struct poise_json *json, const char *key, uint64_t value);
+
 /** All of `out` on stdout; CLI_DONE, or the error printed and CLI_PARTLY. */
 int cli_write(const char *name, const struct poise_buf *out);
 /** Whether what is written there is looked at as it is. Open MPI's launcher

@@ -116,6 +116,20 @@ static int put(int fd, const struct poise_buf *out, const char *what)
     return code;
 }
 
+void cli_json_begin(struct poise_json *json, const char *schema)
+{
+    poise_json_object(json, NULL);
+    poise_json_string(json, "schema", schema);
+}
+
+void cli_json_hash(struct poise_json *json, const char *key, uint64_t value)
+{
+    char text[17];
+
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
+    poise_json_string(json, key, text);
+}
+
 int cli_write(const char *name, const struct poise_buf *out)
 {
     int code = put(STDOUT_FILENO, out, "standard output");

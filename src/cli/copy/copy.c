@@ -243,7 +243,7 @@ static int print_json(struct run *run, int code)
     struct poise_buf out = {0};
     struct poise_json json = poise_json_to(&out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-copy-1");
     poise_json_bool(&json, "complete",
                     code == 0 && run->result.walk.errors == 0);
     poise_json_bool(&json, "dry_run", run->values->dry);

@@ -122,7 +122,7 @@ static void print_json(const struct cli_solve_outcome *run,
 {
     const struct poise_flow_stats *stats = run->stats;
     struct poise_json json = poise_json_to(out, false);
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-solve-1");
     poise_json_u64(&json, "rows", (uint64_t)run->heat->rows);
     poise_json_u64(&json, "columns", (uint64_t)run->heat->columns);
     poise_json_u64(&json, "sweeps", (uint64_t)run->heat->sweeps);

@@ -11,7 +11,7 @@ static void plan_json(const struct poise_sort_forecast *plan,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-sort-plan-1");
     poise_json_u64(&json, "bytes_in", plan->bytes_in);
     poise_json_u64(&json, "read_bytes", plan->read_bytes);
     poise_json_u64(&json, "written_bytes", plan->written_bytes);
@@ -107,7 +107,7 @@ void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-sort-1");
     poise_json_u64(&json, "items_in", r->items_in);
     poise_json_u64(&json, "items_out", r->items_out);
     poise_json_u64(&json, "bytes_in", r->bytes_in);
@@ -144,10 +144,10 @@ void cli_sort_report(const struct poise_sort_report *report, bool as_json,
     struct poise_json json = poise_json_to(out, false);
 
     if (as_json) {
-        poise_json_object(&json, NULL);
+        cli_json_begin(&json, "poise-sort-check-1");
         poise_json_u64(&json, "items", report->items);
         poise_json_u64(&json, "bytes", report->bytes);
-        poise_json_u64(&json, "checksum", report->checksum);
+        cli_json_hash(&json, "checksum", report->checksum);
         poise_json_u64(&json, "duplicates", report->duplicates);
         poise_json_bool(&json, "sorted", report->sorted);
         if (!report->sorted) {

@@ -169,7 +169,7 @@ int trace_json(struct trace_show *show, bool events, struct poise_buf *out)
 
     poise_buf_printf(&id, "%016llx%016llx", (unsigned long long)session[0],
                      (unsigned long long)session[1]);
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-trace-1");
     poise_json_string(&json, "session", poise_buf_str(&id));
     poise_buf_free(&id);
     poise_json_i64(&json, "ranks", show->files[0].info.size);

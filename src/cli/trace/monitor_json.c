@@ -136,8 +136,7 @@ static void put_operation(struct poise_json *json,
 int monitor_json(const struct monitor_run *run, struct poise_buf *out)
 {
     struct poise_json json = poise_json_to(out, false);
-    poise_json_object(&json, NULL);
-    poise_json_string(&json, "schema", SCHEMA);
+    cli_json_begin(&json, SCHEMA);
     poise_json_i64(&json, "status", run->status);
     poise_json_i64(&json, "ranks", run->source.size);
     poise_json_i64(&json, "files", run->source.files);

@@ -91,7 +91,8 @@ void tune_json(const struct tune_result *results, int count, int ranks,
                struct poise_buf *out)
 {
     struct poise_json json = poise_json_to(out, false);
-    poise_json_array(&json, NULL);
+    cli_json_begin(&json, "poise-tune-1");
+    poise_json_array(&json, "sizes");
     for (int i = 0; i < count; i++) {
         const struct tune_result *result = &results[i];
         poise_json_object(&json, NULL);
@@ -114,5 +115,6 @@ void tune_json(const struct tune_result *results, int count, int ranks,
         poise_json_end_object(&json);
     }
     poise_json_end_array(&json);
+    poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
 }

@@ -173,7 +173,7 @@ static void put_json(const struct poise_remote_vnc_stats *stats,
 {
     struct poise_json json = poise_json_to(out, false);
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-vnc-proxy-1");
     poise_json_u64(&json, "sessions", stats->sessions);
     poise_json_u64(&json, "links_lost", stats->links_lost);
     poise_json_u64(&json, "updates", stats->updates);

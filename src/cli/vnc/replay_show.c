@@ -262,7 +262,7 @@ void replay_print_json(const struct replay_found *found, struct poise_buf *out)
     struct poise_json json = poise_json_to(out, false);
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)found->hash);
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-vnc-replay-1");
     poise_json_u64(&json, "width", found->width);
     poise_json_u64(&json, "height", found->height);
     poise_json_u64(&json, "updates", costs->steps);

@@ -186,7 +186,7 @@ int cli_walk_json(const struct cli_walk_outcome *walk, struct poise_buf *out)
     struct poise_json json = poise_json_to(out, false);
     const struct poise_walk_summary *s = walk->summary;
 
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-walk-1");
     poise_json_u64(&json, "entries", s->entries);
     for (unsigned i = 0; i < POISE_WALK_TYPES; i++) {
         poise_json_u64(&json, poise_walk_type_names[i], s->types[i]);

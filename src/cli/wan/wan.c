@@ -167,7 +167,7 @@ static void status_json(const struct poise_wan_testbed *t,
 {
     struct poise_json json = poise_json_to(out, false);
     unsigned sites = t->topology.count;
-    poise_json_object(&json, NULL);
+    cli_json_begin(&json, "poise-wan-status-1");
     poise_json_bool(&json, "alive", t->alive);
     poise_json_bool(&json, "stopped", t->stopped);
     poise_json_i64(&json, "gateway", t->gateway);

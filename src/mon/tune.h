@@ -52,6 +52,23 @@ enum poise_tune_cause {
 /** "arrival", "network", ... */
 POISE_API const char *poise_tune_cause_name(enum poise_tune_cause cause);
 
+/** What is called; broadcasts and reductions have rank 0 as their root. */
+enum poise_tune_operation {
+    POISE_TUNE_ALLREDUCE,
+    POISE_TUNE_BARRIER,
+    POISE_TUNE_ALLGATHER,
+    POISE_TUNE_BROADCAST,
+    POISE_TUNE_REDUCE,
+    POISE_TUNE_OPERATIONS
+};
+/** "allreduce", "barrier", ... */
+POISE_API const char *
+poise_tune_operation_name(enum poise_tune_operation operation);
+/** Whether calls of it do not wait for each other, so that what counts is the
+ * time from the last arrival to the last departure. */
+POISE_API bool
+poise_tune_operation_is_one_way(enum poise_tune_operation operation);
+
 /** A tree to begin with, to compare with, or to choose from. */
 struct poise_tune_tree {
     const char *name;
@@ -61,6 +78,7 @@ struct poise_tune_tree {
 
 struct poise_tune_options {
     enum poise_tune_method method;
+    enum poise_tune_operation operation;
     /** Where ranks are, [size]; borrowed until poise_tuner_create returns. */
     const struct poise_placement *places;
     /** What may be chosen; borrowed as long as the tuner. The analysis also
@@ -132,7 +150,7 @@ POISE_API void poise_tune_trees_free(struct poise_tune_tree *trees, int count);
 /* ---- calls to tune by -----------------------------------------------------
  */
 
-/** Allreduces over a handle of its own, whose hops are recorded. */
+/** Calls over a handle of its own, whose hops are recorded. */
 struct poise_tune_loop;
 
 /** A loop that begins with `tree`, NULL: as poise_coll_create, for messages of
@@ -143,18 +161,25 @@ POISE_API int poise_tune_loop_create(struct poise_world *world,
                                      const struct poise_coll_tree *tree,
                                      size_t bytes_max,
                                      struct poise_tune_loop **out);
+/** Calls are allreduces until this says otherwise; between trials. Collective;
+ * agrees. -ENOMEM: as before. */
+POISE_API int poise_tune_loop_operation(struct poise_tune_loop *loop,
+                                        enum poise_tune_operation operation);
 /** Collective. NULL is allowed. */
 POISE_API void poise_tune_loop_destroy(struct poise_tune_loop *loop);
 
 /** What calls went into, as a monitor blames them: sums over calls. */
 struct poise_tune_shares {
     int calls;      /**< seen whole */
-    double call_ns; /**< a call of this rank, on average */
+    double call_ns; /**< a call of this rank, on average, with what is between
+                       two calls */
+    double latency_ns; /**< from the last arrival to the last departure */
+    double longest_ns; /**< the longest call: no sum */
     double arrival_ns, reduce_ns, broadcast_ns;
 };
 /**
- * Make two calls of `bytes` that are not looked at, by which a new tree comes
- * into use, then `calls` others, and gather their records to rank 0: into
+ * Make two calls that are not looked at, by which a new tree comes into use,
+ * then `calls` of `bytes`, and gather their records to rank 0: into
  * `tuner` there, which others pass as NULL. Collective; agrees.
  */
 POISE_API int poise_tune_loop_trial(struct poise_tune_loop *loop, size_t bytes,

@@ -31,6 +31,6 @@ void tune_text_line(const struct tune_line *line, int number,
                     struct poise_buf *out);
 void tune_text_result(const struct tune_result *result, struct poise_buf *out);
 void tune_json(const struct tune_result *results, int count, int ranks,
-               struct poise_buf *out);
+               enum poise_tune_operation operation, struct poise_buf *out);
 
 #endif

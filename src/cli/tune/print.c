@@ -88,7 +88,7 @@ static void json_line(const struct tune_line *line, struct poise_json *json)
 }
 
 void tune_json(const struct tune_result *results, int count, int ranks,
-               struct poise_buf *out)
+               enum poise_tune_operation operation, struct poise_buf *out)
 {
     struct poise_json json = poise_json_to(out, false);
     cli_json_begin(&json, "poise-tune-1");
@@ -96,6 +96,8 @@ void tune_json(const struct tune_result *results, int count, int ranks,
     for (int i = 0; i < count; i++) {
         const struct tune_result *result = &results[i];
         poise_json_object(&json, NULL);
+        poise_json_string(&json, "operation",
+                          poise_tune_operation_name(operation));
         poise_json_u64(&json, "bytes", result->bytes);
         poise_json_u64(&json, "ranks", (uint64_t)ranks);
         poise_json_u64(&json, "trees", (uint64_t)result->trees);

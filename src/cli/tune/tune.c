@@ -13,7 +13,7 @@ struct values {
     uint64_t *sizes;            /* [count] */
     int count;
     const char *tree, *output;
-    int method;
+    int method, operation;
     int64_t iterations, trials;
     uint64_t time_ns;
     bool json;
@@ -21,7 +21,15 @@ struct values {
 
 static const char *const methods[] = {"analysis", "measure", "rule", NULL};
 
+/* In the order of enum poise_tune_operation. */
+static const char *const operations[] = {"allreduce", "barrier", "allgather",
+                                         "broadcast", "reduce",  NULL};
+
 static const struct poise_option options[] = {
+    {POISE_OPTION_ENUM, 0, "operation", "NAME",
+     "tune for allreduce (default), barrier, allgather, broadcast or reduce, "
+     "the last two with rank 0 as root",
+     .offset = offsetof(struct values, operation), .choices = operations},
     {POISE_OPTION_LIST, 0, "size", "SIZE",
      "tune for messages of SIZE; may be given again (default: 8, 4K and 64K)",
      .offset = offsetof(struct values, names)},
@@ -56,9 +64,10 @@ static const struct poise_option options[] = {
 const struct poise_command cli_tune_command = {
     .name = "tune",
     .operands = NULL,
-    .summary = "find the tree by which an allreduce is fastest here",
+    .summary = "find the tree by which a collective is fastest here",
     .description =
-        "All ranks call allreduce over a tree, again and again. What each hop "
+        "All ranks call a collective over a tree, again and again. What each "
+        "hop "
         "of it took tells what holds the calls up: a rank that comes late "
         "(arrival), ways between hosts (network), messages that wait for "
         "others of their host (departure), a slow host (load). That part of "
@@ -71,6 +80,8 @@ const struct poise_command cli_tune_command = {
     .examples =
         "mpirun -n 16 poise tune --size 8 -o best.tree\tone size\n"
         "mpirun -n 16 poise coll --tree best.tree ./prog\tuse it\n"
+        "mpirun -n 16 poise tune --operation broadcast --size 64K\tanother "
+        "operation\n"
         "mpirun -n 16 poise tune --method measure\tall trees of generators\n"
         "poise wan -n 8 run poise tune --tree flat\tover emulated links\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n3\tthe MPI of the launcher "
@@ -90,6 +101,11 @@ struct job {
     struct poise_coll_tree *first; /* the tree to begin with */
     struct poise_buf said;
 };
+
+static enum poise_tune_operation operation_of(const struct job *job)
+{
+    return (enum poise_tune_operation)job->values->operation;
+}
 
 static int copy_tree(const struct poise_coll_tree *tree, int size,
                      struct poise_coll_tree **out)
@@ -207,6 +223,15 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* What counts of a call, on average, on rank 0. */
+static double call_ns(const struct job *job,
+                      const struct poise_tune_shares *shares)
+{
+    return !poise_tune_operation_is_one_way(operation_of(job)) ? shares->call_ns
+           : shares->calls > 0 ? shares->latency_ns / shares->calls
+                               : 0;
+}
+
 /* The first tree and the best one in turn: their medians. */
 static int compare(struct job *job, const struct poise_coll_tree *best,
                    struct tune_result *result)
@@ -224,7 +249,7 @@ static int compare(struct job *job, const struct poise_coll_tree *best,
             code = poise_tune_loop_trial(job->loop, (size_t)result->bytes,
                                          (int)job->values->iterations, NULL,
                                          &shares);
-            times[i % 2][i / 2] = shares.call_ns;
+            times[i % 2][i / 2] = call_ns(job, &shares);
         }
     }
     for (int i = 0; i < 2 && code == 0; i++) {
@@ -278,6 +303,7 @@ static int begin_size(struct job *job, uint64_t bytes,
         .trees = job->trees,
         .tree_count = job->tree_count,
         .bytes = (size_t)bytes,
+        .operation = operation_of(job),
         .trials_max = (int)job->values->trials};
     int code = 0;
     *tuner = NULL;
@@ -360,6 +386,9 @@ static int prepare(struct job *job, uint64_t bytes_max)
                                       &job->loop);
     }
     if (code == 0) {
+        code = poise_tune_loop_operation(job->loop, operation_of(job));
+    }
+    if (code == 0) {
         code = poise_world_agree(
             job->world,
             copy_tree(poise_tune_loop_tree(job->loop), job->size, &job->first));
@@ -375,7 +404,9 @@ static int tune_all(struct job *job)
     code = poise_world_agree(job->world, results ? 0 : -ENOMEM);
     for (int i = 0; i < count && code == 0; i++) {
         if (job->rank == 0 && !job->values->json) {
-            poise_buf_printf(&job->said, "%d ranks, messages of ", job->size);
+            poise_buf_printf(&job->said, "%d ranks, %s, messages of ",
+                             job->size,
+                             poise_tune_operation_name(operation_of(job)));
             poise_human_bytes(&job->said, sizes[i]);
             poise_buf_puts(&job->said, ":\n");
         }
@@ -383,7 +414,7 @@ static int tune_all(struct job *job)
     }
     if (code == 0 && job->rank == 0 && job->values->json) {
         struct poise_buf out = {0};
-        tune_json(results, count, job->size, &out);
+        tune_json(results, count, job->size, operation_of(job), &out);
         code = cli_write("tune", &out) == CLI_DONE ? 0 : -EIO;
         poise_buf_free(&out);
     }
@@ -432,7 +463,14 @@ static int read_sizes(struct values *values)
 {
     static const char *usual[] = {"8", "4K", "64K"};
     const char **names = values->names.count ? values->names.items : usual;
-    values->count = values->names.count ? (int)values->names.count : 3;
+    bool is_barrier = values->operation == POISE_TUNE_BARRIER;
+    if (is_barrier && values->names.count > 0) {
+        cli_say("tune", "a barrier has no --size");
+        return CLI_WRONG_USE;
+    }
+    values->count = values->names.count ? (int)values->names.count
+                    : is_barrier        ? 1
+                                        : 3;
     values->sizes = poise_alloc((size_t)values->count, sizeof(uint64_t));
     if (!values->sizes) {
         return cli_fail("tune", -ENOMEM);

@@ -532,6 +532,13 @@ static void learn_between(struct lesson *lesson)
     }
 }
 
+/* Calls that begin at set times have nothing between them. */
+static void forget_between(struct tune_costs *costs)
+{
+    costs->between = 0;
+    memset(costs->late, 0, (size_t)costs->size * sizeof *costs->late);
+}
+
 int tune_costs_learn(struct tune_costs *costs, const int *parent,
                      const struct tune_calls *calls)
 {
@@ -547,11 +554,19 @@ int tune_costs_learn(struct tune_costs *costs, const int *parent,
                    : -ENOMEM;
     if (code == 0 && calls->count > 0) {
         costs->residual_ns = 0;
-        learn_between(&lesson);
-        learn_down(&lesson);
-        learn_gaps(&lesson);
-        learn_ways_down(&lesson);
-        learn_ways_up(&lesson);
+        if (costs->flow == TUNE_BOTH_WAYS) {
+            learn_between(&lesson);
+        } else {
+            forget_between(costs);
+        }
+        if (costs->flow != TUNE_UP) {
+            learn_down(&lesson);
+            learn_gaps(&lesson);
+            learn_ways_down(&lesson);
+        }
+        if (costs->flow != TUNE_DOWN) {
+            learn_ways_up(&lesson);
+        }
         code = guess_ways(costs);
     }
     free(lesson.turn);

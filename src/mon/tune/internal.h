@@ -8,6 +8,10 @@
 #include <poise/trace_clock.h>
 #include <poise/tune.h>
 
+/* Which ways a call takes. Of one way rank 0 is at the other end, and the only
+ * root of a tree that is worth a look. */
+enum tune_flow { TUNE_BOTH_WAYS, TUNE_DOWN, TUNE_UP };
+
 /* ---- what hops cost (costs.c) -------------------------------------------- */
 
 /*
@@ -17,6 +21,7 @@
  */
 struct tune_costs {
     int size, nodes, sites;
+    enum tune_flow flow;
     int *node_of;   /* [size] */
     int *site_of;   /* [nodes] */
     double *busy;   /* [nodes] */

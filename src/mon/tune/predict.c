@@ -3,7 +3,8 @@
  * after the other, in order of time, as events; each call begins on a rank when
  * it has left the one before. So the time of a call is that of the slowest
  * circle, down from a root to a rank and up again, and not the sum of the
- * slowest way up and the slowest way down.
+ * slowest way up and the slowest way down. Of a call that goes one way it is
+ * the time until the last rank knows, or until the root does.
  */
 #include "internal.h"
 
@@ -229,7 +230,9 @@ static void go_down(struct tune_predict *predict, struct call *call, int rank)
 {
     double time = call->down[rank].time;
     call->left[rank] = time;
-    for (int kid = predict->first[rank]; kid >= 0; kid = predict->next[kid]) {
+    for (int kid = predict->first[rank];
+         kid >= 0 && predict->costs->flow != TUNE_UP;
+         kid = predict->next[kid]) {
         push(predict, time, SEND_DOWN, rank, kid, 0);
     }
 }
@@ -309,6 +312,15 @@ static bool list_kids(struct tune_predict *predict, const int *parent)
     return true;
 }
 
+static void run_events(struct tune_predict *predict, const int *parent,
+                       struct call *call)
+{
+    while (predict->heap_count > 0) {
+        struct event event = pop(predict);
+        handle(predict, parent, call, &event);
+    }
+}
+
 static void simulate(struct tune_predict *predict, const int *parent,
                      struct call *call)
 {
@@ -319,6 +331,15 @@ static void simulate(struct tune_predict *predict, const int *parent,
         predict->pending_roots[rank] = predict->root_count;
         call->up[rank] = (struct came){.time = call->enter[rank], .from = -1};
         call->root[rank] = (struct came){.time = call->enter[rank], .from = -1};
+        call->down[rank] = (struct came){.time = call->enter[rank], .from = -1};
+        call->left[rank] = call->enter[rank];
+    }
+    if (predict->costs->flow == TUNE_DOWN) {
+        for (int i = 0; i < predict->root_count; i++) {
+            go_down(predict, call, predict->roots[i]);
+        }
+        run_events(predict, parent, call);
+        return;
     }
     for (int rank = 0; rank < size; rank++) {
         if (parent[rank] >= 0) {
@@ -331,10 +352,7 @@ static void simulate(struct tune_predict *predict, const int *parent,
             climb(predict, parent, call, rank);
         }
     }
-    while (predict->heap_count > 0) {
-        struct event event = pop(predict);
-        handle(predict, parent, call, &event);
-    }
+    run_events(predict, parent, call);
 }
 
 /* ---- the slowest path -----------------------------------------------------
@@ -426,6 +444,79 @@ static int last_root(const struct tune_predict *predict,
     return last;
 }
 
+/* The last rank of a call that goes one way. */
+static int last_rank(const struct tune_predict *predict,
+                     const struct call *call)
+{
+    int last = 0;
+    for (int rank = 1; rank < predict->costs->size; rank++) {
+        if (predict->costs->flow == TUNE_DOWN &&
+            call->left[rank] > call->left[last]) {
+            last = rank;
+        }
+    }
+    return last;
+}
+
+/* From that rank back to where its news came from. */
+static void trace_one_way(struct tune_predict *predict, const struct call *call,
+                          struct tune_path *path)
+{
+    double busiest = 0, longest = 0;
+    int at = last_rank(predict, call);
+    const struct came *came =
+        predict->costs->flow == TUNE_DOWN ? call->down : call->up;
+    *path = (struct tune_path){
+        .root = 0, .busiest = at, .from = -1, .to = -1, .ranks = predict->path};
+    add_rank(path, at);
+    for (int i = 0; i < predict->costs->size && came[at].from >= 0; i++) {
+        add_step(predict, &came[at], at, path, &busiest, &longest);
+        at = came[at].from;
+        add_rank(path, at);
+    }
+    path->late = at;
+}
+
+static void set_usual_gap(struct tune_predict *predict)
+{
+    const struct tune_costs *costs = predict->costs;
+    double *space = predict->out_free;
+    memcpy(space, costs->busy, (size_t)costs->nodes * sizeof(double));
+    predict->usual_gap = tune_median(space, costs->nodes);
+}
+
+/* Where several ranks are equally late, a change that helps one of them is a
+ * step: the mean of all counts so much beside the last one. */
+#define ALL_WEIGH 0.1
+
+static double predict_one_way(struct tune_predict *predict, const int *parent,
+                              struct tune_path *path)
+{
+    struct call *call = &predict->calls[0];
+    /* Another root's tree is as slow as it is, but never to be chosen. */
+    if (!path && (parent[0] >= 0 || predict->root_count != 1)) {
+        return 1e300;
+    }
+    for (int rank = 0; rank < predict->costs->size; rank++) {
+        call->enter[rank] = 0;
+    }
+    simulate(predict, parent, call);
+    double known = predict->costs->flow == TUNE_DOWN
+                       ? call->left[last_rank(predict, call)]
+                       : call->down[last_root(predict, call)].time;
+    double sum = 0;
+    for (int rank = 0; rank < predict->costs->size; rank++) {
+        sum += predict->costs->flow == TUNE_DOWN ? call->left[rank]
+                                                 : call->up[rank].time;
+    }
+    known += ALL_WEIGH * sum / predict->costs->size;
+    if (path) {
+        set_usual_gap(predict);
+        trace_one_way(predict, call, path);
+    }
+    return known;
+}
+
 double tune_predict_call(struct tune_predict *predict, const int *parent,
                          struct tune_path *path)
 {
@@ -438,6 +529,9 @@ double tune_predict_call(struct tune_predict *predict, const int *parent,
     memset(predict->in_free, 0, (size_t)costs->nodes * sizeof(double));
     predict->events = 0;
     predict->usual_gap = 0;
+    if (costs->flow != TUNE_BOTH_WAYS) {
+        return predict_one_way(predict, parent, path);
+    }
     for (int i = 0; i < CALLS; i++) {
         struct call *call = &predict->calls[i % 2];
         const struct call *before = &predict->calls[(i + 1) % 2];
@@ -451,9 +545,7 @@ double tune_predict_call(struct tune_predict *predict, const int *parent,
     }
     const struct call *last = &predict->calls[(CALLS - 1) % 2];
     if (path) {
-        double *space = predict->out_free;
-        memcpy(space, costs->busy, (size_t)costs->nodes * sizeof(double));
-        predict->usual_gap = tune_median(space, costs->nodes);
+        set_usual_gap(predict);
         trace_path(predict, last, &predict->calls[CALLS % 2],
                    last_root(predict, last), path);
     }

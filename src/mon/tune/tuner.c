@@ -130,12 +130,19 @@ int poise_tuner_create(const struct poise_coll_tree *tree, int size,
                                     : part < TRIALS_LEAST ? TRIALS_LEAST
                                                           : part;
     }
+    tuner->options.of_program =
+        options->of_program ||
+        poise_tune_operation_is_one_way(options->operation);
     tuner->options.worth = or_else(options->worth, 0.02);
     tuner->options.change = or_else(options->change, 0.2);
     int code = allocate(tuner);
     if (code == 0) {
         code = tune_costs_make(options->places, size, &tuner->costs);
     }
+    tuner->costs.flow = options->operation == POISE_TUNE_BROADCAST ? TUNE_DOWN
+                        : options->operation == POISE_TUNE_REDUCE
+                            ? TUNE_UP
+                            : TUNE_BOTH_WAYS;
     tuner->options.places = NULL;
     if (code == 0) {
         code = tune_predict_make(&tuner->costs, &tuner->predict);

@@ -1,7 +1,7 @@
 /*
  * Wing mon, what reads rings: files of several ranks that come late, are
  * written meanwhile, lap their reader, break off, or are of another session;
- * hops that belong to calls, and those that do not.
+ * hops that belong to calls, and those that do not; clocks that are no TSC.
  */
 #include <errno.h>
 #include <limits.h>
@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -306,6 +308,67 @@ static void other_clocks_are_waited_for_and_doubted(void **state)
     leave();
 }
 
+/* ---- no invariant TSC --------------------------------------------------- */
+
+/* In a process of its own, which has not used its clock yet. 0: all is right;
+ * else which part is not. */
+static int look_without_tsc(void)
+{
+    char path[PATH_MAX];
+    struct timespec late = {.tv_nsec = 3000000};
+    struct poise_trace_view *view;
+    struct poise_trace_info info;
+    poise_clock_has_tsc = false;
+    snprintf(path, sizeof path, "%s/plain", scratch);
+    struct rank first = make("plain", 0, 2, 9), second = make("plain", 1, 2, 9);
+    for (uint64_t number = 1; number <= 3; number++) {
+        uint64_t enter = poise_clock_ticks();
+        nanosleep(&late, NULL);
+        uint64_t last = poise_clock_ticks();
+        call(&second, number, last, poise_clock_ticks());
+        call(&first, number, enter, poise_clock_ticks());
+    }
+    if (poise_trace_open(path, &view) < 0) {
+        return 1;
+    }
+    poise_trace_info(view, &info);
+    poise_trace_close(view);
+    if (info.has_tsc || info.tick_hz != UINT64_C(1000000000)) {
+        return 2;
+    }
+    begin(path);
+    int code = poise_monitor_reader_poll(reader, true);
+    const struct poise_monitor_operation *operation =
+        poise_monitor_operation(monitor, 0);
+    if (code < 0 || !operation || operation->calls != 3) {
+        return 3;
+    }
+    if (operation->ranks[1].last != 3 ||
+        operation->arrival.least < late.tv_nsec ||
+        operation->broadcast.least < 0 || !source().one_clock) {
+        return 4;
+    }
+    leave();
+    end(&first);
+    end(&second);
+    return 0;
+}
+
+/* The system's clock is the next best. */
+static void a_node_without_invariant_tsc_is_read(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        _exit(look_without_tsc());
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -321,6 +384,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_without_invariant_tsc_is_read),
         cmocka_unit_test(reads_while_it_is_written),
         cmocka_unit_test(what_laps_the_reader_is_counted),
         cmocka_unit_test(what_broke_off_is_read_up_to_there),

@@ -6,12 +6,14 @@
  *   pems touch BYTES ROUNDS PART contiguous|scattered
  *   pems sweep BYTES ROUNDS
  *   pems scatter BYTES ROUNDS
+ *   pems allreduce BYTES ROUNDS
  *
  * alltoallv: all send BYTES together, a round; or only meet. Send and receive
  * buffers are written before and read after, either way. touch: each rank has
  * BYTES, and a round writes a byte in one page of PART. sweep: each rank has
  * BYTES, a round changes all of them and passes 64 KiB on to the next rank.
  * scatter: the same, but a round changes words at random, four for each page.
+ * allreduce: each rank has BYTES, and a round adds up 8 bytes on its stack.
  *
  * Prints JSON: seconds of all rounds, nanoseconds that all ranks wrote in them
  * (touch), and whether the data were right at the end.
@@ -232,6 +234,23 @@ static int run_scatter(size_t bytes, int rounds, double *begin)
     return changed == (uint64_t)rounds * count;
 }
 
+static int run_allreduce(size_t bytes, int rounds, double *begin, double *end)
+{
+    double *data = (double *)data_make(bytes / 8), mine, sum;
+    int good = data != NULL;
+
+    /* What was written before is on disk by then; and what comes behind, ranks
+     * are not yet at. */
+    for (int round = -100; round < rounds + 2; round++) {
+        *end = round == rounds ? MPI_Wtime() : *end;
+        *begin = round == 0 ? MPI_Wtime() : *begin;
+        mine = rank + round;
+        MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        good &= sum == (double)size * round + size * (size - 1) / 2;
+    }
+    return good;
+}
+
 /* What all ranks found, told by the first: in one call, since each may bring in
  * all contexts. */
 static void tell(const double mine[static 4])
@@ -258,7 +277,7 @@ int main(int argc, char **argv)
     const char *mode = argc > 3 ? argv[1] : "";
     size_t bytes = argc > 3 ? strtoull(argv[2], NULL, 10) : 0;
     int rounds = argc > 3 ? atoi(argv[3]) : 0, good = 0;
-    double begin = 0, writing = 0;
+    double begin = 0, end = 0, writing = 0;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -272,11 +291,15 @@ int main(int argc, char **argv)
         good = run_sweep(bytes, rounds, &begin);
     } else if (strcmp(mode, "scatter") == 0) {
         good = run_scatter(bytes, rounds, &begin);
+    } else if (strcmp(mode, "allreduce") == 0) {
+        good = run_allreduce(bytes, rounds, &begin, &end);
     } else {
         fprintf(stderr,
-                "usage: pems alltoallv|touch|sweep|scatter BYTES ROUNDS ...\n");
+                "usage: pems alltoallv|touch|sweep|scatter|allreduce BYTES "
+                "ROUNDS ...\n");
     }
-    tell((double[4]){begin, MPI_Wtime(), writing, good});
+    end = end > 0 ? end : MPI_Wtime();
+    tell((double[4]){begin, end, writing, good});
     MPI_Finalize();
     return good ? 0 : 1;
 }

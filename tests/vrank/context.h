@@ -21,6 +21,7 @@ static const char *scratch(void)
 static enum poise_vrank_tracking tracking;
 static bool whole;
 static size_t most; /* that a rank may allocate */
+static size_t base; /* that is said to be in use without contexts */
 
 /* Run ranks with `memory` for contexts; what has moved is in *sums. */
 static struct vrank_outcome run_within(size_t memory, int count, int threads,
@@ -31,6 +32,7 @@ static struct vrank_outcome run_within(size_t memory, int count, int threads,
     const struct vrank_mpi_ops *ops;
     struct vrank_outcome out = {.status = -1};
     const struct context_options options = {.memory_bytes = memory,
+                                            .base_bytes = base,
                                             .scratch = folders,
                                             .most_bytes = most,
                                             .count = count,

@@ -151,9 +151,14 @@ static const void *keep_array(struct vcoll_call *call, const void *array,
 
 static int keep_side(struct vcoll_call *call, struct vcoll_side *side)
 {
-    size_t peers = (size_t)vcoll_peers(side, vcomm_peers(call->comm)->size);
     struct vcoll_side was = *side;
+    size_t peers;
 
+    if (was.counts == NULL && was.displs == NULL && was.places == NULL &&
+        was.types == NULL) {
+        return MPI_SUCCESS;
+    }
+    peers = (size_t)vcoll_peers(side, vcomm_peers(call->comm)->size);
     side->counts = keep_array(call, was.counts, peers * sizeof(int));
     side->displs = keep_array(call, was.displs, peers * sizeof(int));
     side->places = keep_array(call, was.places, peers * sizeof(MPI_Aint));

@@ -24,6 +24,7 @@ void pending_free(struct contexts *all, struct context *context)
     while (context->pending != NULL) {
         struct pending_write *next = context->pending->next;
         all->pending_bytes -= context->pending->room;
+        all->used_bytes -= context->pending->room;
         free(context->pending);
         context->pending = next;
     }
@@ -172,7 +173,12 @@ static bool pending_reserve(struct contexts *all, size_t bytes)
 {
     pthread_mutex_lock(&all->lock);
     bool fits = all->pending_bytes + bytes <= all->plan.message_bytes;
-    all->pending_bytes += fits ? bytes : 0;
+    if (fits) {
+        /* What was lent of it, contexts give back. */
+        all->pending_bytes += bytes;
+        fits = contexts_room(all, NULL, NULL, bytes, false);
+        all->pending_bytes -= fits ? 0 : bytes;
+    }
     pthread_mutex_unlock(&all->lock);
     return fits;
 }
@@ -181,6 +187,7 @@ static void pending_release(struct contexts *all, size_t bytes)
 {
     pthread_mutex_lock(&all->lock);
     all->pending_bytes -= bytes;
+    all->used_bytes -= bytes;
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -550,8 +557,10 @@ static void part_copy(struct context *context, char *place, char *data,
 
     pthread_mutex_lock(&all->lock);
     for (; bytes > 0; offset += now, data += now, bytes -= now) {
-        while (context->busy) {
-            contexts_wait(all);
+        while (context->busy || quick_claim(all, context)) {
+            if (context->busy) {
+                contexts_wait(all);
+            }
         }
         now = bytes;
         if (context->is_retired) {

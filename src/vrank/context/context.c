@@ -190,7 +190,9 @@ int context_begin(const struct context_options *options)
                              .whole = options->whole,
                              .count = options->count,
                              .threads = options->threads,
+                             .memory_bytes = options->memory_bytes,
                              .pagemap = -1,
+                             .status = -1,
                              .uffd = -1};
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
@@ -200,6 +202,10 @@ int context_begin(const struct context_options *options)
     code = code == 0 ? contexts_fill(all) : code;
     /* Where all are swapped at each call none is prefetched. */
     code = code == 0 && !all->always ? prefetch_begin(all) : code;
+    code = code == 0 ? quick_begin(all) : code;
+    if (code == 0) {
+        budget_begin(all);
+    }
     if (code < 0) {
         context_end();
     }
@@ -214,6 +220,7 @@ void context_end(void)
         return;
     }
     prefetch_end(all);
+    quick_end(all);
     for (int i = 0; all->items != NULL && i < all->count; i++) {
         pending_free(all, &all->items[i]);
         phases_free(&all->items[i]);
@@ -226,6 +233,7 @@ void context_end(void)
         munmap(all->mapping, all->mapping_bytes);
     }
     frames_end(all);
+    budget_end(all);
     dirty_end(all);
     context_disk_destroy(all->disk);
     pthread_cond_destroy(&all->asked);
@@ -269,7 +277,11 @@ static void context_resume(struct context *context)
 {
     struct contexts *all = contexts;
 
+    if (quick_resume(all, context)) {
+        return;
+    }
     pthread_mutex_lock(&all->lock);
+    quick_drain(all);
     context_open(all, context, true);
     context->active = true;
     pthread_mutex_unlock(&all->lock);
@@ -279,7 +291,11 @@ static void context_suspend(struct context *context)
 {
     struct contexts *all = contexts;
 
+    if (quick_suspend(all, context)) {
+        return;
+    }
     pthread_mutex_lock(&all->lock);
+    quick_stop_here(all);
     context->active = false;
     context_close(all, context, true);
     if (all->always && context->opens == 0 && !context->busy) {
@@ -303,6 +319,7 @@ static void context_clear(struct contexts *all, struct context *context)
     mmap(heap->base, heap->bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     all->used_bytes -= context->held + context->lease;
+    all->leased_bytes -= context->lease;
     context->held = context->lease = context->shared = 0;
     context->shares = 0;
     memset(context->extents, 0,
@@ -319,6 +336,7 @@ static void context_retire(struct context *context)
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
+    quick_stop_here(all);
     while (context->busy || context->holds > 0 ||
            (context->opens > 1 && !context->keeps_resident)) {
         contexts_wait(all);
@@ -349,6 +367,7 @@ const struct vrank_swap_ops context_swap_ops = {
 void context_keep_resident(struct context *context)
 {
     pthread_mutex_lock(&contexts->lock);
+    quick_stop_here(contexts);
     if (!context->keeps_resident) {
         context->keeps_resident = true;
         context->opens++;
@@ -391,6 +410,7 @@ static bool context_take(void *arg, size_t bytes)
     struct contexts *all = contexts;
 
     pthread_mutex_lock(&all->lock);
+    quick_stop_here(all);
     uint64_t whole = context->heap.charged + bytes;
     uint64_t have = context->held + context->lease;
     bool fits = whole <= all->plan.heap_bytes;
@@ -401,6 +421,7 @@ static bool context_take(void *arg, size_t bytes)
     if (fits && wanted > have) {
         fits = contexts_room(all, context, NULL, wanted - have, true);
         context->lease += fits ? wanted - have : 0;
+        all->leased_bytes += fits ? wanted - have : 0;
     }
     pthread_mutex_unlock(&all->lock);
     return fits;

@@ -8,11 +8,13 @@
  *   extent.c    the parts that come and go by themselves: their states
  *   frame.c     memory that goes from one of these to another
  *   phase.c     what a rank will touch next
+ *   quick.c     switches that move nothing
  *   site.c      where it calls MPI, by which phase.c knows
  *   prefetch.c  what comes before it is needed
  *   access.c    access to contexts from outside
  *   transfer.c  many such accesses at a time
  *   dirty.c     which pages are there, and which have to be written
+ *   budget.c    how much may be in memory, by what is free
  *   disk.c      the scratch files
  *   plan.c      how much each may have
  *
@@ -83,7 +85,10 @@ struct context_sums {
     uint64_t swapped_in, swapped_out;   /**< bytes */
     uint64_t read_parts, written_parts; /**< bytes of messages, on disk */
     uint64_t swaps;                     /**< contexts that came in */
-    uint64_t wait_ns;                   /**< workers waited for all this */
+    uint64_t most_bytes; /**< of contexts in memory, and what may be touched of
+                              those whose ranks run, at a time */
+    uint64_t looks;      /**< how often what one had touched was looked for */
+    uint64_t wait_ns;    /**< workers waited for all this */
     enum poise_vrank_tracking tracking; /**< what is in use; not AUTO */
 };
 void context_sums(struct context_sums *out);

@@ -24,7 +24,7 @@ int frames_begin(struct contexts *all)
 {
     struct frames *frames = &all->frames;
     /* No more can be in memory; and those that are on their way. */
-    uint64_t count = all->plan.budget_bytes / all->extent_bytes +
+    uint64_t count = all->memory_bytes / all->extent_bytes +
                      2 * (uint64_t)all->threads * EXTENT_BATCH;
 
     frames->bytes = all->extent_bytes;

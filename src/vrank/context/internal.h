@@ -111,8 +111,14 @@ struct context {
     struct phase *phases; /* [phase_count]; owned */
     int phase_count;
     struct phase *phase; /* that it is in, or will be; NULL: not known */
+    uint64_t phase_uses; /* of all of them */
     uintptr_t site;      /* the call that it waits in, or waited */
     int waits;           /* how often it has in that */
+    /* See quick.c: of its worker while that is quick, else under the lock. */
+    bool quick, unseen, ran;
+    int worker;                 /* of its rank */
+    uint64_t need;              /* what it may touch beside what is there */
+    struct phase *unseen_phase; /* in which it may have */
     /* Of the thread that has it busy; ranges and runs are owned. */
     struct extent *extents;     /* those of all its addresses */
     size_t extent_count;        /* behind it all were FRESH, ever */
@@ -158,14 +164,24 @@ struct contexts {
         *prefetchers;     /* [threads], or NULL: none is prefetched; owned */
     pthread_cond_t asked; /* one is wanted early, or the run ends */
     bool ends;
+    struct quick *quicks; /* [threads], or NULL: no switch is; owned */
+    int claims;           /* atomic; 1: none may be now */
+    uint64_t gates;       /* atomic; for the thread sanitizer */
+    uint64_t quick_ticks;
     struct frames frames;
     /* Contexts that are not open and have memory, oldest first: those that
      * have some that they do not need next, and the others. */
     struct context *oldest[2], *newest[2];
     int busy_count, open_count; /* of contexts that may go later */
-    uint64_t used_bytes;    /* of plan.budget_bytes: held and leased, less what
-                               frames have */
-    uint64_t pending_bytes; /* of plan.message_bytes */
+    uint64_t used_bytes;    /* of budget_most: held, leased and pending, less
+                               what frames have */
+    uint64_t leased_bytes;  /* of that, leases */
+    uint64_t pending_bytes; /* the same, and of plan.message_bytes */
+    uint64_t memory_bytes;  /* of the whole process; see budget.c */
+    uint64_t base_bytes;    /* of that, before there were contexts; or 0 */
+    uint64_t lent_bytes;    /* beside plan.budget_bytes */
+    uint64_t look_due, look_ticks;
+    int status; /* a file; -1: not to be had */
     struct context_sums sums;
 };
 
@@ -224,6 +240,9 @@ void context_unlist(struct contexts *all, struct context *context);
 void context_visit(struct contexts *all, struct context *context, size_t at,
                    size_t from, size_t to);
 bool context_is_resident(const struct context *context);
+/* Find what was touched of one that is busy and `unseen`. Under the lock, which
+ * is let go meanwhile. */
+void context_see(struct contexts *all, struct context *context);
 /* It becomes the caller's; it is not busy any more. Under the lock. */
 void context_occupy(struct contexts *all, struct context *context);
 void context_free_up(struct contexts *all, struct context *context);
@@ -305,7 +324,47 @@ void phase_next(const struct contexts *all, struct context *context);
 /* It touched an extent; whether it is expected to. */
 void phase_note(struct context *context, size_t at);
 bool phase_has(const struct context *context, size_t at);
+/* The same as phase_next, without the lock, where nothing is expected before
+ * and after; false: that is not so, and nothing has happened. */
+bool phase_skip(struct context *context);
+/* Whether nothing is expected of the phase that it will be in. */
+bool phase_is_empty(const struct context *context);
 void phases_free(struct context *context);
+
+/* ---- budget.c ------------------------------------------------------------ */
+
+/* Before ranks are. */
+void budget_begin(struct contexts *all);
+void budget_end(struct contexts *all);
+/* From time to time: how much is lent to contexts. Under the lock, best when
+ * none of the calling worker is open. */
+void budget_look(struct contexts *all);
+/* What contexts may have now; where nothing else helps, so much more than was
+ * planned. Under the lock. */
+uint64_t budget_most(const struct contexts *all, uint64_t slack);
+
+/* ---- quick.c ------------------------------------------------------------- */
+
+/* Workers may be quick, where the kernel and the run allow it. -ENOMEM. */
+int quick_begin(struct contexts *all);
+void quick_end(struct contexts *all);
+/* The calling worker's rank goes on, or waits, without more ado. False: it
+ * cannot. Not under the lock. */
+bool quick_resume(struct contexts *all, struct context *context);
+bool quick_suspend(struct contexts *all, struct context *context);
+/* All that follows is under the lock. The rank of a context that was looked at
+ * waits: it may go on quickly, if it needs nothing. */
+void quick_allow(struct contexts *all, struct context *context);
+/* A rank of the calling worker is about to go on slowly. */
+void quick_drain(struct contexts *all);
+/* The calling worker is not quick: its rank has its context open as any. */
+void quick_stop_here(struct contexts *all);
+/* No worker is quick. Returns whether any was; then the lock may have been let
+ * go, and some may be so again. */
+bool quick_stop(struct contexts *all);
+/* A context is no worker's to go on with, and what it has touched is known.
+ * Returns whether the lock was let go: then that may be so no more. */
+bool quick_claim(struct contexts *all, struct context *context);
 
 /* ---- prefetch.c ---------------------------------------------------------- */
 

@@ -23,6 +23,8 @@ enum { PHASE_TRIAL = 16 };
 struct phase {
     uint64_t key, used; /* used: the last time, by uses of all of them */
     uint64_t uses;
+    size_t count;        /* of its set */
+    struct phase *after; /* that came next the last time, or NULL */
     size_t words;
     uint64_t *set; /* bits, one for each extent; owned */
 };
@@ -42,6 +44,7 @@ static void phase_try(struct phase *phase)
         size_t at = (start + i) % bits;
         if (set_has(phase, at)) {
             phase->set[at / 64] &= ~(UINT64_C(1) << at % 64);
+            phase->count--;
             return;
         }
     }
@@ -77,13 +80,21 @@ static struct phase *phase_make(const struct contexts *all,
         memset(phase->set, 0, phase->words * sizeof *phase->set);
     }
     phase->key = key;
-    phase->uses = 0;
+    phase->uses = phase->count = 0;
+    phase->after = NULL;
     return phase;
+}
+
+/* What a context is in that waits now: by its place in the program, or how
+ * often it has waited there. */
+static uint64_t phase_key(uintptr_t site, int waits)
+{
+    return (uint64_t)site * PHASE_WAITS + (uint64_t)waits;
 }
 
 void phase_next(const struct contexts *all, struct context *context)
 {
-    uint64_t latest = 0, key;
+    uint64_t key;
     struct phase *phase = NULL;
 
     if (context_site != 0) {
@@ -93,28 +104,58 @@ void phase_next(const struct contexts *all, struct context *context)
     } else if (context->waits < PHASE_WAITS - 1) {
         context->waits++;
     }
-    key = (uint64_t)context->site * PHASE_WAITS + (uint64_t)context->waits;
+    key = phase_key(context->site, context->waits);
     for (int i = 0; i < context->phase_count; i++) {
         phase = context->phases[i].key == key ? &context->phases[i] : phase;
-        latest =
-            context->phases[i].used > latest ? context->phases[i].used : latest;
     }
     phase = phase != NULL ? phase : phase_make(all, context, key);
+    if (context->phase != NULL) {
+        context->phase->after = phase;
+    }
     context->phase = phase;
     if (phase != NULL) {
-        phase->used = latest + 1;
+        phase->used = ++context->phase_uses;
         if (++phase->uses % PHASE_TRIAL == 0) {
             phase_try(phase);
         }
     }
 }
 
+bool phase_skip(struct context *context)
+{
+    uintptr_t site = context_site;
+    int waits =
+        context->waits < PHASE_WAITS - 1 ? context->waits + 1 : PHASE_WAITS - 1;
+    uint64_t key =
+        site != 0 ? phase_key(site, 0) : phase_key(context->site, waits);
+    struct phase *after = context->phase != NULL ? context->phase->after : NULL;
+
+    if (after == NULL || after->key != key || after->count > 0) {
+        return false;
+    }
+    context->waits = site != 0 ? 0 : waits;
+    context->site = site != 0 ? site : context->site;
+    context_site = 0;
+    if (!context->unseen) {
+        context->unseen_phase = context->phase;
+    }
+    context->phase = after;
+    after->used = ++context->phase_uses;
+    return true;
+}
+
+bool phase_is_empty(const struct context *context)
+{
+    return context->phase != NULL && context->phase->count == 0;
+}
+
 void phase_note(struct context *context, size_t at)
 {
     struct phase *phase = context->phase;
 
-    if (phase != NULL && at / 64 < phase->words) {
+    if (phase != NULL && at / 64 < phase->words && !set_has(phase, at)) {
         phase->set[at / 64] |= UINT64_C(1) << at % 64;
+        phase->count++;
     }
 }
 

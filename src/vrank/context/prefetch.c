@@ -31,8 +31,11 @@ struct prefetcher {
 /* Under the lock, which is let go meanwhile. */
 static void prefetch_bring(struct contexts *all, struct context *context)
 {
-    if (context->busy || context->opens > 0 || context->holds > 0 ||
-        context->is_retired ||
+    if (!context->busy) {
+        quick_claim(all, context);
+    }
+    if (context->busy || context->quick || context->unseen ||
+        context->opens > 0 || context->holds > 0 || context->is_retired ||
         __atomic_load_n(&context->parts, __ATOMIC_ACQUIRE) > 0) {
         return;
     }

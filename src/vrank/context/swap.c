@@ -90,6 +90,10 @@ bool context_is_resident(const struct context *context)
 void context_occupy(struct contexts *all, struct context *context)
 {
     context->busy = true;
+    if (context->quick) {
+        /* Its worker, which reads this without the lock, was stopped. */
+        context->quick = false;
+    }
     all->busy_count++;
 }
 
@@ -329,7 +333,7 @@ bool contexts_room(struct contexts *all, const struct context *self,
     uint64_t slack = 0;
 
     for (;;) {
-        uint64_t most = all->plan.budget_bytes + slack;
+        uint64_t most = budget_most(all, slack);
         uint64_t used = all->used_bytes + bytes, warm = 0;
         for (int i = 0; frames != NULL && i < frames->count; i++) {
             warm += extent_is_framed(all, self, frames->at[i]);
@@ -343,10 +347,16 @@ bool contexts_room(struct contexts *all, const struct context *self,
             contexts_cool(all);
             continue;
         }
+        if (quick_stop(all)) {
+            continue;
+        }
         struct context *victim = contexts_victim(all, waits);
         if (victim != NULL) {
             context_occupy(all, victim);
             victim->is_prefetched = false;
+            if (victim->unseen) {
+                context_see(all, victim);
+            }
             bool well = evict_bytes(all, victim, used - most);
             context_enlist(all, victim);
             context_free_up(all, victim);
@@ -364,6 +374,9 @@ bool contexts_room(struct contexts *all, const struct context *self,
         }
     }
     all->used_bytes += bytes;
+    if (all->used_bytes - all->pending_bytes > all->sums.most_bytes) {
+        all->sums.most_bytes = all->used_bytes - all->pending_bytes;
+    }
     if (frames != NULL) {
         room_frames(all, self, frames);
     }
@@ -515,18 +528,21 @@ static bool context_rent(struct contexts *all, struct context *context,
         }
     }
     context->lease = lease;
+    all->leased_bytes += lease;
     return true;
 }
 
 void context_open(struct contexts *all, struct context *context, bool expected)
 {
-    if (context->busy) {
-        uint64_t before = poise_clock_ns();
+    do {
+        uint64_t before = context->busy ? poise_clock_ns() : 0;
         while (context->busy) {
             contexts_wait(all);
         }
-        context_count(all, context, POISE_VRANK_SWAPPED_IN, 0, before);
-    }
+        if (before > 0) {
+            context_count(all, context, POISE_VRANK_SWAPPED_IN, 0, before);
+        }
+    } while (quick_claim(all, context));
     context->is_prefetched = false;
     if (context->opens == 0 && !context->is_retired) {
         context_occupy(all, context);
@@ -555,10 +571,33 @@ void context_open(struct contexts *all, struct context *context, bool expected)
 
 /* ---- out ---------------------------------------------------------------- */
 
-void context_close(struct contexts *all, struct context *context, bool suspends)
+void context_see(struct contexts *all, struct context *context)
 {
+    struct phase *phase = context->phase;
     uint64_t held, faults;
 
+    /* It was in another phase then. */
+    if (context->unseen) {
+        context->phase = context->unseen_phase;
+    }
+    pthread_mutex_unlock(&all->lock);
+    int code = extents_look(all, context, &held, &faults);
+    if (code < 0) {
+        context_fail();
+    }
+    pthread_mutex_lock(&all->lock);
+    context->phase = phase;
+    context->unseen = false;
+    all->sums.looks++;
+    all->sums.swapped_in += faults * CONTEXT_PAGE;
+    all->sums.swaps += faults > 0;
+    context->moved[POISE_VRANK_SWAPPED_IN] += faults * CONTEXT_PAGE;
+    all->used_bytes += held - context->held;
+    context->held = held;
+}
+
+void context_close(struct contexts *all, struct context *context, bool suspends)
+{
     if (--context->opens > 0 || context->is_retired) {
         if (suspends) {
             phase_next(all, context);
@@ -567,21 +606,19 @@ void context_close(struct contexts *all, struct context *context, bool suspends)
     }
     all->open_count--;
     context_occupy(all, context);
-    pthread_mutex_unlock(&all->lock);
-    int code = extents_look(all, context, &held, &faults);
-    if (code < 0) {
-        context_fail();
-    }
-    pthread_mutex_lock(&all->lock);
-    all->sums.swapped_in += faults * CONTEXT_PAGE;
-    all->sums.swaps += faults > 0;
-    context->moved[POISE_VRANK_SWAPPED_IN] += faults * CONTEXT_PAGE;
-    all->used_bytes += held - context->held - context->lease;
-    context->held = held;
+    /* What it may have touched last is known as the phase that ends. */
+    context->unseen = false;
+    context_see(all, context);
+    all->used_bytes -= context->lease;
+    all->leased_bytes -= context->lease;
     context->lease = 0;
+    budget_look(all);
     if (suspends) {
         phase_next(all, context);
     }
     context_enlist(all, context);
+    if (suspends) {
+        quick_allow(all, context);
+    }
     context_free_up(all, context);
 }

@@ -178,13 +178,10 @@ static bool run_swaps(const struct poise_vrank_options *options)
     return options->scratch != NULL || options->memory_bytes > 0;
 }
 
-/* The memory of this process now, and what its ranks will have besides their
- * contexts: data, and the touched part of stacks. */
-static uint64_t run_base_bytes(const struct run *run, int count)
+/* The memory of this process now. */
+static uint64_t run_used_bytes(void)
 {
     long long pages = 0;
-    size_t data = 0;
-    int mappings;
     FILE *file = fopen("/proc/self/statm", "re");
 
     if (file != NULL) {
@@ -193,9 +190,18 @@ static uint64_t run_base_bytes(const struct run *run, int count)
         }
         fclose(file);
     }
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What ranks will have besides their contexts: data, and the touched part of
+ * stacks. */
+static uint64_t run_rank_bytes(const struct run *run, int count)
+{
+    size_t data = 0;
+    int mappings;
+
     load_program_needs(&run->program, &data, &mappings);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) +
-           (uint64_t)count * (data + (64 << 10));
+    return (uint64_t)count * (data + (64 << 10));
 }
 
 static int run_begin_contexts(struct run *run)
@@ -210,9 +216,10 @@ static int run_begin_contexts(struct run *run)
     if (scratch == NULL) {
         scratch = getenv("TMPDIR");
     }
+    uint64_t used = run_used_bytes();
     struct context_options contexts = {
         .memory_bytes = options->memory_bytes,
-        .base_bytes = run_base_bytes(run, count),
+        .base_bytes = used + run_rank_bytes(run, count),
         .scratch = scratch != NULL ? scratch : "/var/tmp",
         .most_bytes = options->context_bytes,
         .count = count,
@@ -223,11 +230,10 @@ static int run_begin_contexts(struct run *run)
         .tracking = options->tracking,
         .disk = options->disk};
     if (contexts.memory_bytes == 0) {
-        /* Page tables and the like want their part, too. */
+        /* What a control group counts comes late, and in portions. */
         uint64_t free_bytes =
             poise_memory_available() / (uint64_t)run->job.processes;
-        contexts.memory_bytes =
-            contexts.base_bytes + free_bytes - free_bytes / 16;
+        contexts.memory_bytes = used + free_bytes - free_bytes / 128;
     }
     run->job.swap = &context_swap_ops;
     return context_begin(&contexts);

@@ -114,6 +114,18 @@ struct poise_sort_options {
      * the end of each. One process. */
     int (*filter)(void *arg, char *data, size_t len);
     void *filter_arg;
+    /** Whether scratch files are compressed, by Zstandard, where one process
+     * sorts: auto where that is quicker, by what the disk and some of the data
+     * take at the begin. */
+    enum poise_sort_pack {
+        POISE_SORT_PACK_AUTO,
+        POISE_SORT_PACK_ALWAYS,
+        POISE_SORT_PACK_NEVER,
+    } pack;
+    /** A program that compresses instead, always: what it reads from standard
+     * input, block by block, to standard output, and back with -d. Found by
+     * PATH. Borrowed; NULL: none. */
+    const char *pack_program;
     bool in_place; /**< the output may replace the input */
     bool sync;     /**< the output is on the disk when the run is over */
     bool checksum; /**< compute result->checksum */
@@ -129,6 +141,8 @@ struct poise_sort_result {
      * left out: see struct poise_sort_forecast. */
     uint64_t planned_read_bytes, planned_written_bytes;
     uint64_t scratch_bytes; /**< written to scratch files */
+    /** What of that was compressed, and what it had been. */
+    uint64_t packed_bytes, unpacked_bytes;
     uint64_t memory_bytes;  /**< the budget */
     uint64_t block_bytes;   /**< unit of scratch files */
     uint64_t buckets;       /**< parts that were sorted by themselves */

@@ -87,6 +87,13 @@ void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
     poise_human_bytes(out, r->written_bytes);
     poise_buf_puts(out, " (scratch ");
     poise_human_bytes(out, r->scratch_bytes);
+    if (r->packed_bytes > 0) {
+        poise_buf_puts(out, ", of which ");
+        poise_human_bytes(out, r->packed_bytes);
+        poise_buf_puts(out, " were ");
+        poise_human_bytes(out, r->unpacked_bytes);
+        poise_buf_puts(out, " before they were compressed");
+    }
     poise_buf_printf(out,
                      "; planned %.2f and %.2f times the input, came to %.2f "
                      "and %.2f",
@@ -130,6 +137,8 @@ void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
     poise_json_u64(&json, "planned_read_bytes", r->planned_read_bytes);
     poise_json_u64(&json, "planned_written_bytes", r->planned_written_bytes);
     poise_json_u64(&json, "scratch_bytes", r->scratch_bytes);
+    poise_json_u64(&json, "packed_bytes", r->packed_bytes);
+    poise_json_u64(&json, "unpacked_bytes", r->unpacked_bytes);
     poise_json_string(&json, "io", r->engine);
     poise_json_bool(&json, "direct_in", r->direct_in);
     poise_json_bool(&json, "direct_scratch", r->direct_scratch);

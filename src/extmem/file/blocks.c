@@ -31,8 +31,10 @@ void extmem_block_free(struct extmem_blocks *blocks, char *block)
 static int land_first(struct extmem_blocks *blocks)
 {
     struct extmem_flight *flight = &blocks->flights[blocks->first_flight];
+    uint64_t begin = poise_clock_ns();
     ssize_t n = poise_disk_wait(&flight->transfer);
 
+    blocks->waited_ns += poise_clock_ns() - begin;
     extmem_block_free(blocks, flight->memory);
     blocks->first_flight = (blocks->first_flight + 1) % blocks->most_flights;
     blocks->flight_count--;

@@ -207,6 +207,7 @@ struct extmem_blocks {
         char *memory;
     } * flights; /**< owned; a ring */
     unsigned first_flight, flight_count, most_flights;
+    uint64_t waited_ns; /**< for blocks to land */
 };
 /** `count` blocks in `memory`, some of which may be on their way. */
 int extmem_blocks_open(struct extmem_blocks *blocks, struct extmem_store *store,

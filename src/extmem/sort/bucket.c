@@ -35,13 +35,30 @@ int sort_bucket_release(const struct sort_bucket *bucket,
         const struct sort_stream *stream = &bucket->streams[i];
 
         for (size_t j = 0; j < stream->count && code == 0; j++) {
-            if (!stream->spans[j].memory) {
+            /* Others may lie in the slot of a packed one. */
+            if (!stream->spans[j].memory && stream->spans[j].packed == 0) {
                 code =
                     extmem_store_free_slots(store, &stream->spans[j].slot, 1);
             }
         }
     }
     return code;
+}
+
+void sort_span_read(struct extmem_store *store, const struct sort_span *span,
+                    char *data, struct poise_disk_transfer *transfer)
+{
+    uint64_t place;
+    struct poise_disk *disk =
+        extmem_store_place(store, span->slot, span->at, &place);
+
+    *transfer = (struct poise_disk_transfer){
+        .data = data,
+        .len = extmem_round_up(span->packed > 0 ? span->packed : span->bytes,
+                               EXTMEM_PAGE),
+        .offset = place,
+    };
+    poise_disk_start(disk, transfer);
 }
 
 bool sort_bucket_fits(const struct sort_run *run,

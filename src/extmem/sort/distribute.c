@@ -38,6 +38,7 @@ struct lane {
     struct poise_buf key;
     char *sink;           /* what is only counted goes here */
     struct sort_cut *cut; /* NULL: all is wanted */
+    struct sort_packing packing;
 };
 
 /* ---- blocks ------------------------------------------------------------- */
@@ -127,8 +128,8 @@ static void block_drop(struct cursor *cursor)
 static int block_end(struct lane *lane, struct cursor *cursor)
 {
     struct sort_stream *stream = cursor->stream;
-    struct sort_span span = {.bytes = (uint64_t)(cursor->at - cursor->begin)};
-    int code;
+    struct sort_span span = {.bytes = (uint32_t)(cursor->at - cursor->begin)};
+    int code = 0;
 
     if (is_sent(lane, cursor)) {
         packet_send(lane, cursor);
@@ -151,11 +152,20 @@ static int block_end(struct lane *lane, struct cursor *cursor)
         stream->spans[stream->count++] = span;
         return 0;
     }
-    code = extmem_store_slot(&lane->run->store, &span.slot);
+    if (lane->packing.room) {
+        code = sort_packing_put(&lane->packing, lane->run, &lane->blocks,
+                                cursor->begin, &span);
+    }
+    if (code == 0) {
+        code = extmem_store_slot(&lane->run->store, &span.slot);
+    }
     if (code < 0) {
         return code;
     }
     stream->spans[stream->count++] = span;
+    if (span.packed > 0) {
+        return 0;
+    }
     return extmem_block_write(&lane->blocks, cursor->begin, span.slot,
                               span.bytes);
 }
@@ -358,6 +368,10 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
     }
     code = extmem_blocks_open(&lane->blocks, &lane->run->store, memory, blocks,
                               MOST_FLIGHTS);
+    /* What is known to be parted once more is read in pieces: as it is. */
+    if (code == 0 && (plan->rounds == 0 || pass->source->bucket)) {
+        code = sort_packing_open(&lane->packing, lane->run, number);
+    }
     if (code == 0) {
         code = extmem_block_take(&lane->blocks, &lane->sink);
     }
@@ -391,11 +405,15 @@ static int lane_finish(struct lane *lane)
                 cursor->stream->bytes / lane->run->item_bytes;
         }
     }
+    if (code == 0) {
+        code = sort_packing_flush(&lane->packing, &lane->blocks);
+    }
     return code < 0 ? code : extmem_blocks_wait(&lane->blocks);
 }
 
 static void lane_close(struct lane *lane)
 {
+    sort_packing_close(&lane->packing);
     extmem_blocks_close(&lane->blocks);
     poise_buf_free(&lane->cutter.carry);
     poise_buf_free(&lane->key);

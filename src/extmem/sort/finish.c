@@ -24,9 +24,9 @@ static size_t start_stream(struct sort_worker *worker,
         const struct sort_span *span = &stream->spans[i];
 
         if (!span->memory) {
-            extmem_store_move(&worker->run->store, false, span->slot,
-                              segment->data + segment->bytes, span->bytes,
-                              &loading->transfers[loading->transfer_count++]);
+            sort_span_read(&worker->run->store, span,
+                           segment->data + segment->bytes,
+                           &loading->transfers[loading->transfer_count++]);
         }
         segment->bytes += span->bytes;
     }
@@ -66,23 +66,29 @@ static void load_start(struct sort_worker *worker, struct sort_loading *loading)
     }
 }
 
-static void copy_resident(const struct sort_loading *loading, unsigned lane,
-                          size_t first, size_t count)
+/* What is in memory, and what was packed. */
+static int complete(struct sort_worker *worker,
+                    const struct sort_loading *loading, unsigned lane,
+                    size_t first, size_t count)
 {
     const struct sort_stream *stream = &loading->job->bucket->streams[lane];
     char *to = loading->segments[lane].data;
+    int code = 0;
 
-    for (size_t i = first; i < first + count; i++) {
+    for (size_t i = first; i < first + count && code == 0; i++) {
         const struct sort_span *span = &stream->spans[i];
 
         if (span->memory) {
             memcpy(to, span->memory, span->bytes);
+        } else if (span->packed > 0) {
+            code = sort_packing_take(&worker->packing, span, to);
         }
         to += span->bytes;
     }
+    return code;
 }
 
-static int load_finish(struct sort_loading *loading)
+static int load_finish(struct sort_worker *worker, struct sort_loading *loading)
 {
     const struct sort_job *job = loading->job;
     int code = 0;
@@ -97,13 +103,16 @@ static int load_finish(struct sort_loading *loading)
         return code;
     }
     if (job->what == JOB_COPY) {
-        copy_resident(loading, job->lane, job->first_span, job->span_count);
+        code = complete(worker, loading, job->lane, job->first_span,
+                        job->span_count);
     }
     for (unsigned lane = 0;
-         job->what == JOB_SORT && lane < job->bucket->stream_count; lane++) {
-        copy_resident(loading, lane, 0, job->bucket->streams[lane].count);
+         job->what == JOB_SORT && code == 0 && lane < job->bucket->stream_count;
+         lane++) {
+        code = complete(worker, loading, lane, 0,
+                        job->bucket->streams[lane].count);
     }
-    return 0;
+    return code;
 }
 
 /* ---- turns ------------------------------------------------------------- */
@@ -207,12 +216,13 @@ static int worker_open(struct sort_worker *worker, struct sort_finish *finish,
             return -ENOMEM;
         }
     }
-    return 0;
+    return sort_unpacking_open(&worker->packing, run, number);
 }
 
 static void worker_close(struct sort_worker *worker)
 {
     extmem_writes_wait(&worker->writes);
+    sort_packing_close(&worker->packing);
     for (int i = 0; i < 2; i++) {
         struct sort_loading *loading = &worker->loadings[i];
 
@@ -239,7 +249,7 @@ static int finish_job(struct sort_worker *worker, struct sort_loading *loading)
         }
         return code;
     }
-    code = load_finish(loading);
+    code = load_finish(worker, loading);
 
     if (code < 0) {
         return code;

@@ -54,6 +54,7 @@ struct sort_worker {
     struct poise_buf keys[2]; /* of lines that are looked at */
     struct sort_loading loadings[2];
     struct extmem_writes writes;
+    struct sort_packing packing;
 };
 
 /** Make the jobs of all buckets that are written here (finish_jobs.c). */

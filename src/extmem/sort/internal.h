@@ -21,6 +21,7 @@
 
 #include "extmem/array/array.h"
 #include "extmem/file/file.h"
+#include "extmem/file/pack.h"
 #include "extmem/process/process.h"
 
 #include <poise/core.h>
@@ -100,7 +101,9 @@ int sort_keyed_lines(const struct poise_sort_type *type,
 struct sort_span {
     char *memory;  /**< NULL: on disk, in block `slot` */
     uint64_t slot; /**< stripe by stripe */
-    uint64_t bytes;
+    uint32_t bytes;
+    uint32_t packed; /**< as so many bytes; 0: as it is */
+    uint32_t at;     /**< in the slot, which packed ones share */
 };
 
 /** What one lane threw into one bucket, in order. */
@@ -141,6 +144,57 @@ void sort_buckets_free(struct sort_buckets *buckets);
 
 /* ---- a run -------------------------------------------------------------- */
 
+/* ---- packed blocks (pack.c) --------------------------------------------- */
+
+/** How blocks go to the scratch files of a run. */
+struct sort_pack {
+    bool may;  /**< there is memory to pack them */
+    bool must; /**< all that it gains something for */
+    struct extmem_packing packing;
+    /** That were packed, and what they became; __atomic. */
+    uint64_t bytes, packed_bytes;
+};
+/** A lane that packs, or finds out whether it is to: blocks of several buckets
+ * share a slot. Zeros: one that does not. */
+struct sort_packing {
+    struct extmem_packer *packer; /**< owned; NULL: blocks are left as they are
+                                   */
+    bool tries;                   /**< whether it pays is not known */
+    char *room;                   /**< for a packed block */
+    char *slab;                   /**< the block that is filled; NULL: none */
+    size_t filled;
+    uint64_t slot;
+    unsigned misses; /**< blocks in a row that gained too little */
+    /** Of what went to the disk since the last look. */
+    uint64_t bytes, waited_ns;
+    uint64_t next_trial; /**< bytes until then */
+};
+struct sort_run;
+/** Whether blocks may be packed, or must; then make the plan that has memory
+ * for it. */
+int sort_pack_plan(struct sort_run *run);
+/** To pack, with the memory of `lane` for a block. */
+int sort_packing_open(struct sort_packing *packing, const struct sort_run *run,
+                      unsigned lane);
+/** To unpack. */
+int sort_unpacking_open(struct sort_packing *packing,
+                        const struct sort_run *run, unsigned lane);
+void sort_packing_close(struct sort_packing *packing);
+/** Pack `block`, of which `span` has the length, and free it: 1. 0: the block
+ * is as it was. */
+int sort_packing_put(struct sort_packing *packing, struct sort_run *run,
+                     struct extmem_blocks *blocks, char *block,
+                     struct sort_span *span);
+/** What is left goes to the disk. */
+int sort_packing_flush(struct sort_packing *packing,
+                       struct extmem_blocks *blocks);
+/** Unpack in its place what was read there. */
+int sort_packing_take(struct sort_packing *packing,
+                      const struct sort_span *span, char *data);
+struct sort_bucket;
+/** Write a bucket's packed blocks again as they were: it is to be parted. */
+int sort_bucket_unpack(struct sort_run *run, struct sort_bucket *bucket);
+
 /** How memory is shared out, the same in each process. All sizes in bytes; the
  * arena is `local` bytes for each lane, then `inbox` for what others send, then
  * the resident blocks. */
@@ -161,6 +215,7 @@ struct sort_plan {
     uint64_t scratch_bytes; /**< expected, of each process */
     uint64_t sample_reads;  /**< of all */
     unsigned more_bytes;    /**< of an entry in each buffer */
+    bool packs;             /**< there is memory to pack blocks */
     double slack;           /**< a bucket may be so often the mean */
     unsigned rounds;        /**< how often buckets are parted once more */
     /** Bytes that each process will move, if keys are spread. */
@@ -179,6 +234,7 @@ struct sort_census {
     double item_bytes;   /**< mean */
     unsigned more_bytes; /**< that an item may take more in the output */
     uint32_t least_item;
+    const struct extmem_packing *packs; /**< NULL: no block is packed */
 };
 /** -ENOMEM, without an error set, if `memory` is too little. */
 int sort_plan_make(const struct poise_sort_options *options,
@@ -206,6 +262,7 @@ struct sort_run {
     uint32_t writer_count;
     char *arena; /**< owned */
     struct extmem_store store;
+    struct sort_pack pack;
     char *resident; /**< blocks that stay in memory, within the arena */
     uint64_t resident_blocks, resident_next; /**< the latter __atomic */
     struct extmem_output *out;
@@ -233,6 +290,9 @@ static inline unsigned sort_owner(const struct sort_run *run, uint32_t i,
                : (unsigned)((uint64_t)i * run->processes / count);
 }
 
+/** Start to read what a span has on disk, packed or not. */
+void sort_span_read(struct extmem_store *store, const struct sort_span *span,
+                    char *data, struct poise_disk_transfer *transfer);
 /** The plan for an input that is open, of the memory and threads given here. */
 int sort_search_plan(struct sort_run *run, uint64_t memory, unsigned lanes);
 /** What it comes to. */

@@ -19,6 +19,7 @@
 
 enum {
     LEAST_BLOCK = 4096,
+    LEAST_PACKED = 16 << 10, /* what is packed takes whole pages, too */
     MOST_BLOCK = 1 << 20,
     LEAST_CHUNK = 16 << 10,
     MOST_CHUNK = 1 << 20,
@@ -39,6 +40,8 @@ enum {
     /* A transfer, whatever its size: 39,000 of 4 KiB go each way in a second,
      * in which 1.7 to 3.4 GB do in large ones. */
     TRANSFER = 64 << 10,
+    /* A program that packs a block: 1 ms until it is there and gone. */
+    STARTED = 2 << 20,
     /* A read of the sample, 32 of which are on their way: 100 ms for 12,400. */
     SAMPLE = 16 << 10,
     /* A block that stays in memory: 256 MiB in blocks of 4 KiB took 6 ms. */
@@ -184,17 +187,32 @@ static void forecast(const struct sort_census *census, struct sort_plan *plan)
     plan->scratch_read += plan->rounds * share * (1 + 1.0 / SORT_SAMPLE_PART);
 }
 
+/* Beside what lies in a lane's memory. */
+static uint64_t pack_bytes(const struct sort_census *census,
+                           const struct sort_plan *plan)
+{
+    struct extmem_packing packing;
+
+    if (!census->packs) {
+        return 0;
+    }
+    packing = *census->packs;
+    packing.block = plan->block;
+    return plan->lanes * (uint64_t)extmem_packer_bytes(&packing);
+}
+
 /* The rest of a plan of which lanes, chunk, buckets and block are set. Its
  * cost, negative if it does not fit. */
 static double plan_rest(const struct sort_census *census, bool has_entries,
                         uint64_t usable, struct sort_plan *plan)
 {
+    double turn = TRANSFER;
     uint64_t lane, left, stay, inbox, share = census->bytes / plan->processes;
     double mean = (double)census->bytes / plan->buckets, moved;
     size_t first;
 
     plan->spare_blocks = spare_blocks(plan->block);
-    inbox = set_inbox(plan);
+    inbox = set_inbox(plan) + pack_bytes(census, plan);
     if (inbox > usable) {
         return -1;
     }
@@ -205,7 +223,8 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
         return -1;
     }
     plan->local = first > second_pass(plan) ? first : second_pass(plan);
-    plan->local = extmem_round_up(plan->local, EXTMEM_PAGE);
+    plan->local = extmem_round_up(plan->local, EXTMEM_PAGE) +
+                  (census->packs ? plan->block : 0);
     if (plan->local > lane) {
         return -1;
     }
@@ -219,7 +238,10 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
     if (plan->rounds > 0) {
         mean = (double)plan->bucket_limit;
     }
-    return 1 + moved * (1 + (double)TRANSFER / (double)plan->block) +
+    if (census->packs && census->packs->program) {
+        turn += STARTED;
+    }
+    return 1 + moved * (1 + turn / (double)plan->block) +
            in_memory(plan, (double)share, mean);
 }
 
@@ -233,7 +255,8 @@ static void plan_search(const struct sort_census *census, bool has_entries,
 
     for (uint32_t n = fewest; n <= MOST_BUCKETS;
          n = n < FEWEST_BUCKETS ? FEWEST_BUCKETS : n + n / 4) {
-        for (size_t block = LEAST_BLOCK; block <= MOST_BLOCK; block *= 2) {
+        for (size_t block = census->packs ? LEAST_PACKED : LEAST_BLOCK;
+             block <= MOST_BLOCK; block *= 2) {
             double cost;
 
             tried.buckets = n;

@@ -113,7 +113,9 @@ int sort_search_plan(struct sort_run *run, uint64_t memory, unsigned lanes)
                                  .processes = run->processes,
                                  .item_bytes = run->item_bytes,
                                  .least_item = run->item_bytes,
-                                 .more_bytes = options->count ? 8 : 0};
+                                 .more_bytes = options->count ? 8 : 0,
+                                 .packs =
+                                     run->pack.may ? &run->pack.packing : NULL};
     uint64_t worth = run->in_bytes / run->processes / (256 << 10) + 1;
     int code = 0;
 
@@ -196,7 +198,8 @@ static int open_all(struct sort_run *run, const char *out)
             .folders = run->options->scratch,
             .folder_count = run->options->scratch_count,
             .default_folder = extmem_output_folder(run->out),
-            .need_bytes = run->plan.scratch_bytes,
+            /* What is packed takes less: how much shows only then. */
+            .need_bytes = run->pack.must ? 0 : run->plan.scratch_bytes,
             .disk = &run->options->disk,
         };
 
@@ -255,8 +258,11 @@ static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
     uint32_t count = parts_of(run, &buckets->items[i]);
     uint64_t reads =
         sort_plan_sample(buckets->items[i].bytes, count, SORT_SAMPLE_PART);
-    int code = sort_source_open(run, &buckets->items[i], &source);
+    int code = sort_bucket_unpack(run, &buckets->items[i]);
 
+    if (code == 0) {
+        code = sort_source_open(run, &buckets->items[i], &source);
+    }
     if (code < 0) {
         return code;
     }
@@ -418,6 +424,8 @@ static void note_disks(struct sort_run *run)
     result->read_bytes += read;
     result->written_bytes += written;
     result->scratch_bytes += written;
+    result->packed_bytes = run->pack.packed_bytes;
+    result->unpacked_bytes = run->pack.bytes;
     result->engine = poise_disk_engine_name(out);
     result->bytes_in = run->in_bytes;
     result->memory_bytes = run->plan.memory;
@@ -463,6 +471,9 @@ static int run_once(struct sort_run *run, const char *in, const char *out)
     code = extmem_agree(run->world, code);
     if (code == 0) {
         code = make_plan(run);
+    }
+    if (code == 0) {
+        code = sort_pack_plan(run);
     }
     if (code == 0) {
         code = open_all(run, out);

@@ -79,6 +79,13 @@ POISE_API int poise_sort_record_sums(const struct poise_sort_type *type,
 /** "u32", ..., "record", "lines". */
 POISE_API const char *poise_sort_kind_name(enum poise_sort_kind kind);
 
+/** How much of the data passed so far, and will at the end: each byte once when
+ * it is read and once when it is sorted; 0: that is not known. Of this process.
+ * Written and read with __atomic: any thread may look. */
+struct poise_sort_progress {
+    uint64_t passed_bytes, total_bytes;
+};
+
 /** Zero is the default of everything but `type`. */
 struct poise_sort_options {
     struct poise_sort_type type;
@@ -130,6 +137,7 @@ struct poise_sort_options {
     bool sync;     /**< the output is on the disk when the run is over */
     bool checksum; /**< compute result->checksum */
     struct poise_disk_options disk;
+    struct poise_sort_progress *progress; /**< NULL: nobody looks. Borrowed */
 };
 
 /** What a run did, all processes together. */

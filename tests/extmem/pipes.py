@@ -212,6 +212,26 @@ class Sort(Pipes):
                 self.assertNotIn("out", os.listdir(self.folder))
 
 
+    def test_progress(self):
+        """A line while the input does not come to its end, wiped at last."""
+        with subprocess.Popen([POISE, "sort", "--progress"], env=self.env,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as running:
+            words = b"\r\x1b[Kreading the input"
+            self.assertEqual(running.stderr.read(len(words)), words)
+            out, err = running.communicate(b"b\na\n")
+        self.assertEqual((running.returncode, out), (0, b"a\nb\n"))
+        self.assertTrue(err.endswith(b"\r\x1b[K"), err)
+
+    def test_one_bucket(self):
+        path = self.path("few")
+        with open(path, "wb") as f:
+            f.write(b"b\na\n")
+        plan = self.good(["sort", "--dry-run", path, "-o", self.path("out")])
+        self.assertIn(b": 1 bucket, ", plan)
+        self.assertTrue(plan.endswith(b", 1 thread\n"), plan)
+
+
 class Listrank(Pipes):
     def setUp(self):
         super().setUp()

@@ -20,7 +20,7 @@ struct values {
     const char *out, *names, *size, *compress;
     int pattern, zstd;
     int check_how; /* -1: not asked for */
-    bool check, quiet, verify, merge, in_place, dry_run, count, debug;
+    bool progress, check, quiet, verify, merge, in_place, dry_run, count, debug;
 };
 
 #define NOT_GIVEN UINT64_MAX
@@ -137,6 +137,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, batch), .min = 2, .max = 100000},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_EXTMEM_OPTIONS(struct values, disk),
+    CLI_PROGRESS_OPTION(struct values, progress),
     {POISE_OPTION_STRING, 'S', "buffer-size", "SIZE",
      .help = "like --memory, in KiB without a letter, N% of the machine's; "
              "less than 4M is taken for 4M",
@@ -328,13 +329,19 @@ static int sort(struct job *job)
 {
     const struct values *values = job->values;
     struct poise_sort_result result;
+    struct cli_sort_line line;
     struct poise_buf out = {0};
     uint64_t begin = poise_clock_ns();
     int status = CLI_DONE, code;
 
     job->sort.checksum =
         job->verifies && !job->sort.unique && job->sort.head == 0;
+    cli_sort_line_start(&line, values->progress &&
+                                   cli_extmem_is_first(job->sort.world));
+    job->sort.progress = line.is_on ? &line.progress : NULL;
     code = poise_sort_run(job->in, job->out, &job->sort, &result);
+    cli_sort_line_stop(&line);
+    job->sort.progress = NULL;
     if (code < 0) {
         return fail(code);
     }
@@ -719,6 +726,7 @@ static int run_words(int argc, char **argv, const struct poise_strings *old)
                             .head = NOT_GIVEN,
                             .seed = 1,
                             .check_how = -1,
+                            .progress = cli_is_terminal(STDERR_FILENO),
                             .order = {.word = -1, .old_words = old}};
     int status = CLI_DONE;
     int first = cli_parse(&cli_sort_command, argc, argv, &values,

@@ -439,6 +439,7 @@ static int lane_run(void *arg, unsigned number)
     while (code == 0 && (code = extmem_reader_next(&reader, &data, &len)) > 0) {
         code = extmem_stopped(&run->stop) ? -ECANCELED
                                           : put_chunk(&lane, data, len);
+        sort_note_passed(run, len);
     }
     if (code == 0) {
         code = sort_cutter_end(&lane.cutter);

@@ -292,6 +292,7 @@ static int worker_jobs(struct sort_worker *worker)
         struct sort_loading *swap = now;
 
         load_start(worker, next);
+        sort_note_passed(worker->run, now->job->bytes);
         code = extmem_stopped(&worker->run->stop) ? -ECANCELED
                                                   : finish_job(worker, now);
         now = next;

@@ -295,6 +295,8 @@ void sort_span_read(struct extmem_store *store, const struct sort_span *span,
                     char *data, struct poise_disk_transfer *transfer);
 /** The plan for an input that is open, of the memory and threads given here. */
 int sort_search_plan(struct sort_run *run, uint64_t memory, unsigned lanes);
+/** Bytes passed, of struct poise_sort_progress. Any thread. */
+void sort_note_passed(const struct sort_run *run, uint64_t bytes);
 /** What it comes to. */
 void sort_forecast_of(const struct sort_run *run,
                       struct poise_sort_forecast *forecast);

@@ -456,6 +456,27 @@ static int refuse_options(const struct sort_run *run, const char *in)
     return 0;
 }
 
+/* For who looks how far it is. */
+static void expect(const struct sort_run *run)
+{
+    struct poise_sort_progress *progress = run->options->progress;
+    uint64_t share = run->in_bytes / run->processes;
+
+    if (progress) {
+        __atomic_store_n(&progress->total_bytes, share * (2 + run->plan.rounds),
+                         __ATOMIC_RELAXED);
+    }
+}
+
+void sort_note_passed(const struct sort_run *run, uint64_t bytes)
+{
+    struct poise_sort_progress *progress = run->options->progress;
+
+    if (progress) {
+        __atomic_fetch_add(&progress->passed_bytes, bytes, __ATOMIC_RELAXED);
+    }
+}
+
 /* 1: there were too few descriptors, and nothing is lost yet. */
 static int run_once(struct sort_run *run, const char *in, const char *out)
 {
@@ -476,6 +497,7 @@ static int run_once(struct sort_run *run, const char *in, const char *out)
         code = sort_pack_plan(run);
     }
     if (code == 0) {
+        expect(run);
         code = open_all(run, out);
         if (code == -EMFILE && run->in.count > 1 && !run->world &&
             extmem_inputs_can_close(&run->in)) {

@@ -1,0 +1,81 @@
+/* The line of progress of poise sort: from a thread of its own, which looks how
+ * far the others are. */
+#include "internal.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+/* "45 %, 120 MiB of 266 MiB, 512 MiB/s, 286 ms left" */
+static void show_line(const struct cli_sort_line *line, uint64_t ns)
+{
+    uint64_t passed =
+        __atomic_load_n(&line->progress.passed_bytes, __ATOMIC_RELAXED);
+    uint64_t total =
+        __atomic_load_n(&line->progress.total_bytes, __ATOMIC_RELAXED);
+    double rate = (double)passed / cli_seconds(ns);
+    struct poise_buf out = {0};
+
+    poise_buf_puts(&out, "\r\033[K");
+    if (total == 0) {
+        poise_buf_puts(&out, "reading the input");
+    } else {
+        poise_buf_printf(
+            &out, "%llu %%, ",
+            (unsigned long long)(passed < total ? passed * 100 / total : 99));
+        poise_human_bytes(&out, passed);
+        poise_buf_puts(&out, " of ");
+        poise_human_bytes(&out, total);
+        poise_buf_puts(&out, ", ");
+        poise_human_bytes(&out, (uint64_t)rate);
+        poise_buf_puts(&out, "/s");
+    }
+    if (total > passed && passed > 0) {
+        poise_buf_puts(&out, ", ");
+        poise_human_ns(&out, (uint64_t)((double)(total - passed) / rate * 1e9));
+        poise_buf_puts(&out, " left");
+    }
+    if (!out.error) {
+        (void)!write(STDERR_FILENO, out.data, out.len);
+    }
+    poise_buf_free(&out);
+}
+
+static void *line_main(void *arg)
+{
+    struct cli_sort_line *line = arg;
+    uint64_t begin = poise_clock_ns(), wait_ns = 500 * 1000 * 1000;
+
+    while (poise_event_seen(&line->over) == 0) {
+        poise_event_wait(&line->over, 0, wait_ns);
+        wait_ns = 200 * 1000 * 1000;
+        if (poise_event_seen(&line->over) == 0) {
+            show_line(line, poise_clock_ns() - begin);
+        }
+    }
+    return NULL;
+}
+
+void cli_sort_line_start(struct cli_sort_line *line, bool shown)
+{
+    sigset_t all, before;
+
+    *line = (struct cli_sort_line){0};
+    if (!shown) {
+        return;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* Without a thread there is no line. */
+    line->is_on = pthread_create(&line->thread, NULL, line_main, line) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void cli_sort_line_stop(struct cli_sort_line *line)
+{
+    if (line->is_on) {
+        poise_event_signal(&line->over);
+        pthread_join(line->thread, NULL);
+        cli_progress_wipe(true);
+        line->is_on = false;
+    }
+}

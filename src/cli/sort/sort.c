@@ -654,8 +654,9 @@ static int check_lines_only(const struct values *values)
 
     if (values->order.csv && (is_no_sort(values) || others || typed ||
                               values->debug || values->order.zero_ended)) {
-        return refuse("--csv is for sorting alone, and not for --type, -z, "
-                      "--count, --sum, --debug and --verify");
+        return refuse("--csv only sorts: it goes with none of -c, -m, -z, "
+                      "--check, --count, --debug, --dry-run, --sum, --type and "
+                      "--verify");
     }
     if (values->debug &&
         (others || typed || values->check || values->quiet ||

@@ -6,6 +6,13 @@ static double times(uint64_t bytes, uint64_t data)
     return data > 0 ? (double)bytes / (double)data : 0;
 }
 
+/* "1 bucket", "2 buckets" */
+static void put_count(struct poise_buf *out, uint64_t count, const char *what)
+{
+    poise_buf_printf(out, "%llu %s%s", (unsigned long long)count, what,
+                     count == 1 ? "" : "s");
+}
+
 static void plan_json(const struct poise_sort_forecast *plan,
                       struct poise_buf *out)
 {
@@ -46,13 +53,18 @@ void cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json,
     poise_human_bytes(out, plan->scratch_bytes);
     poise_buf_puts(out, ", memory ");
     poise_human_bytes(out, plan->memory_bytes);
-    poise_buf_printf(out, ": %u buckets", plan->buckets);
+    poise_buf_puts(out, ": ");
+    put_count(out, plan->buckets, "bucket");
     if (plan->rounds > 0) {
-        poise_buf_printf(out, ", parted %u times more", plan->rounds);
+        poise_buf_puts(out, ", parted ");
+        put_count(out, plan->rounds, "time");
+        poise_buf_puts(out, " more");
     }
     poise_buf_puts(out, ", blocks of ");
     poise_human_bytes(out, plan->block_bytes);
-    poise_buf_printf(out, ", %u threads\n", plan->threads);
+    poise_buf_puts(out, ", ");
+    put_count(out, plan->threads, "thread");
+    poise_buf_putc(out, '\n');
 }
 
 void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
@@ -72,10 +84,13 @@ void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
     if (r->processes > 1) {
         poise_buf_printf(out, ", %u processes", r->processes);
     }
+    poise_buf_puts(out, ", ");
+    put_count(out, r->threads, "thread");
+    poise_buf_puts(out, ", ");
+    put_count(out, r->buckets, "bucket");
     poise_buf_printf(out,
-                     ", %u threads, %llu buckets (largest %.2f of the "
+                     " (largest %.2f of the "
                      "mean, %llu split), blocks of ",
-                     r->threads, (unsigned long long)r->buckets,
                      r->mean_bytes > 0
                          ? (double)r->largest_bytes / (double)r->mean_bytes
                          : 0.0,

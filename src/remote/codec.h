@@ -69,29 +69,28 @@ struct poise_screen_codec_options {
 struct poise_screen_encoder;
 
 /** -EINVAL: no such method, and which there are. */
-POISE_API int
-poise_screen_encoder_create(const struct poise_screen_codec_options *options,
-                            struct poise_screen_encoder **out);
+int poise_screen_encoder_create(
+    const struct poise_screen_codec_options *options,
+    struct poise_screen_encoder **out);
 /** NULL is allowed. */
-POISE_API void
-poise_screen_encoder_destroy(struct poise_screen_encoder *encoder);
+void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder);
 
 /** Append one message that makes the other end show `picture`; nothing if it
  * does already. All that changed since the last call lies in the rectangles,
  * which may overlap and be larger than what changed; NULL: it may lie anywhere.
  * They are looked at as a whole picture if this is the first one, or its size
  * is another. After an error the encoder has to be reset. */
-POISE_API int poise_screen_encode(struct poise_screen_encoder *encoder,
-                                  const struct poise_screen_picture *picture,
-                                  const struct poise_screen_rect *rects,
-                                  size_t rect_count, struct poise_buf *out);
+int poise_screen_encode(struct poise_screen_encoder *encoder,
+                        const struct poise_screen_picture *picture,
+                        const struct poise_screen_rect *rects,
+                        size_t rect_count, struct poise_buf *out);
 /** What the decoder answered, whole. May append another message. -EBADMSG. */
-POISE_API int poise_screen_encoder_reply(struct poise_screen_encoder *encoder,
-                                         const void *data, size_t len,
-                                         struct poise_buf *out);
+int poise_screen_encoder_reply(struct poise_screen_encoder *encoder,
+                               const void *data, size_t len,
+                               struct poise_buf *out);
 /** Begin anew: the other end is another one, or did not get all messages. The
  * next message carries the whole picture. */
-POISE_API int poise_screen_encoder_reset(struct poise_screen_encoder *encoder);
+int poise_screen_encoder_reset(struct poise_screen_encoder *encoder);
 
 /** What an encoder did since it was made. Pixels are of the picture. */
 struct poise_screen_codec_stats {
@@ -108,7 +107,7 @@ struct poise_screen_codec_stats {
      * compressing the rest. */
     uint64_t difference_ns, segment_ns, compress_ns;
 };
-POISE_API struct poise_screen_codec_stats
+struct poise_screen_codec_stats
 poise_screen_encoder_stats(const struct poise_screen_encoder *encoder);
 
 /* ---- the end that shows it ----------------------------------------------- */
@@ -116,12 +115,11 @@ poise_screen_encoder_stats(const struct poise_screen_encoder *encoder);
 struct poise_screen_decoder;
 
 /** `options` NULL: the defaults. Its method is not looked at. */
-POISE_API int
-poise_screen_decoder_create(const struct poise_screen_codec_options *options,
-                            struct poise_screen_decoder **out);
+int poise_screen_decoder_create(
+    const struct poise_screen_codec_options *options,
+    struct poise_screen_decoder **out);
 /** NULL is allowed. */
-POISE_API void
-poise_screen_decoder_destroy(struct poise_screen_decoder *decoder);
+void poise_screen_decoder_destroy(struct poise_screen_decoder *decoder);
 
 /** What a message made of the picture; borrowed until the next call. */
 struct poise_screen_decoded {
@@ -135,10 +133,10 @@ struct poise_screen_decoded {
  * encoder, whole. -EBADMSG: it makes no sense; the decoder can only be
  * destroyed then. -EFBIG: a picture of more than 2^26 pixels, or more history
  * than this end keeps. */
-POISE_API int poise_screen_decode(struct poise_screen_decoder *decoder,
-                                  const void *message, size_t len,
-                                  struct poise_screen_decoded *out,
-                                  struct poise_buf *reply);
+int poise_screen_decode(struct poise_screen_decoder *decoder,
+                        const void *message, size_t len,
+                        struct poise_screen_decoded *out,
+                        struct poise_buf *reply);
 
 /* ---- pieces -------------------------------------------------------------- */
 
@@ -155,10 +153,9 @@ struct poise_screen_piece {
 };
 /** Those of the last picture that was encoded: what changed of it, or, by
  * methods that cut grids, all. Borrowed until the encoder's next call. */
-POISE_API int
-poise_screen_encoder_pieces(struct poise_screen_encoder *encoder,
-                            const struct poise_screen_piece **pieces,
-                            size_t *count);
+int poise_screen_encoder_pieces(struct poise_screen_encoder *encoder,
+                                const struct poise_screen_piece **pieces,
+                                size_t *count);
 
 /* ---- what a method comes to ---------------------------------------------- */
 

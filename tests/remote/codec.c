@@ -444,6 +444,85 @@ static void test_anew(void **state)
     close_pair(&pair);
 }
 
+/* A screen that becomes larger, and as it was: what was shown before is known
+ * on, and what it did not change costs nothing. */
+static void test_resized(void **state)
+{
+    struct poise_screen_codec_options how = {.level = 9};
+    struct pair pair;
+    (void)state;
+    open_pair_of(&pair, &how, 400, 300);
+    uint32_t *large = pair.picture.pixels;
+    pair.picture.width = 320;
+    pair.picture.height = 240;
+    pair.fine = true;
+    show(&pair, 200, 200);
+    size_t whole = carry(&pair, NULL, 0);
+    show(&pair, 900, 900);
+    carry(&pair, NULL, 0);
+    pair.picture.width = 400;
+    pair.picture.height = 300;
+    show(&pair, 900, 900); /* the old part stays where it was */
+    size_t grown = carry(&pair, NULL, 0);
+    show(&pair, 200, 200); /* seen before it grew, but for its edges */
+    size_t again = carry(&pair, NULL, 0);
+    assert_true(grown < whole * 3 / 4 && again < whole * 3 / 4);
+    pair.picture.width = 320;
+    pair.picture.height = 240;
+    show(&pair, 900, 900);
+    assert_true(carry(&pair, NULL, 0) < whole / 10);
+    show(&pair, 200, 200);
+    assert_true(carry(&pair, NULL, 0) < whole / 10);
+    pair.picture.pixels = large;
+    close_pair(&pair);
+}
+
+/* A film beside a picture does not drive what was shown before out of the
+ * history. */
+static void test_film(void **state)
+{
+    static const struct poise_screen_rect corner = {200, 160, 100, 64};
+    struct pair pair;
+    (void)state;
+    open_pair(&pair, NULL, 300, 224);
+    pair.fine = true;
+    show(&pair, 200, 200);
+    size_t whole = carry(&pair, NULL, 0);
+    show(&pair, 900, 900);
+    carry(&pair, NULL, 0);
+    for (int frame = 0; frame < 200; frame++) { /* twice what it has room for */
+        draw(&pair, &corner, 1 << 24);
+        carry(&pair, &corner, 1);
+    }
+    struct poise_screen_codec_stats was =
+        poise_screen_encoder_stats(pair.encoder);
+    show(&pair, 200, 200);
+    assert_true(carry(&pair, NULL, 0) < whole / 10);
+    struct poise_screen_codec_stats is =
+        poise_screen_encoder_stats(pair.encoder);
+    assert_true(is.recalled - was.recalled > 60000);
+    close_pair(&pair);
+}
+
+/* A noisy picture of greys is told by what it differs from its neighbours: of 5
+ * bits for each pixel, not of 8. So is one of a map of colours. */
+static void test_green(void **state)
+{
+    struct pair pair;
+    (void)state;
+    for (int map = 0; map < 2; map++) {
+        open_pair(&pair, NULL, 200, 150);
+        for (uint32_t i = 0; i < 200 * 150; i++) {
+            uint32_t v = i % 200 / 2 + i / 200 / 2 +
+                         (uint32_t)poise_rng_below(&pair.rng, 8);
+            pair.picture.pixels[i] =
+                map ? (v * v / 256) << 16 | v << 8 | (255 - v) : v * 0x10101;
+        }
+        assert_true(carry(&pair, NULL, 0) < 200 * 150 * 5 / 8);
+        close_pair(&pair);
+    }
+}
+
 /* Wrong use is named. */
 static void test_wrong(void **state)
 {
@@ -478,7 +557,8 @@ int main(void)
         cmocka_unit_test(test_late),    cmocka_unit_test(test_order),
         cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_link),    cmocka_unit_test(test_anew),
-        cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_wrong),   cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_film),    cmocka_unit_test(test_green),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,6 +106,23 @@ static int begin(struct poise_screen_decoder *decoder, bool engine,
     return code == 0 ? begin_stream(decoder, memory) : code;
 }
 
+/* Another size, and nothing else is. */
+static int go_on(struct poise_screen_decoder *decoder,
+                 struct poise_reader *message)
+{
+    uint64_t width = poise_reader_varint(message);
+    uint64_t height = poise_reader_varint(message);
+    if (message->error || width > CODEC_MOST_PIXELS ||
+        height > CODEC_MOST_PIXELS) {
+        return bad("its size is damaged");
+    }
+    int code = codec_picture_crop(&decoder->picture, (uint32_t)width,
+                                  (uint32_t)height);
+    return code == 0 ? codec_picture_crop(&decoder->before, (uint32_t)width,
+                                          (uint32_t)height)
+                     : code;
+}
+
 static uint64_t area_of(const struct poise_screen_decoder *decoder)
 {
     return (uint64_t)decoder->picture.width * decoder->picture.height;
@@ -190,10 +207,11 @@ static int take_pixels(struct poise_screen_decoder *decoder,
         code = take_rect(decoder, body, &rect);
     }
     for (size_t i = first; i < decoder->rects.count && code == 0; i++) {
+        bool passing = false;
         rect = decoder->rects.rects[i];
-        code =
-            codec_pixels_get(&decoder->pixels, body, &rect, &decoder->picture);
-        if (code == 0) {
+        code = codec_pixels_get(&decoder->pixels, body, &rect,
+                                &decoder->picture, &passing);
+        if (code == 0 && !passing) {
             codec_history_add(&decoder->history, &decoder->picture, &rect);
         }
     }
@@ -247,17 +265,20 @@ int poise_screen_decode(struct poise_screen_decoder *decoder,
     }
     int flags = *reader.pos++;
     bool anew = flags & CODEC_BEGINS, engine = flags & CODEC_ENGINE;
-    if (flags > (CODEC_BEGINS | CODEC_ENGINE) ||
+    bool resized = flags & CODEC_RESIZED;
+    if (flags > CODEC_FLAGS || (resized && (anew || engine)) ||
         (!anew && (!decoder->begun || engine != (decoder->receiver != NULL)))) {
         return bad("it does not begin a screen, or goes on with another one");
     }
     decoder->begun = false;
     decoder->rects.count = 0;
-    int code = anew ? begin(decoder, engine, &reader) : 0;
+    int code = anew      ? begin(decoder, engine, &reader)
+               : resized ? go_on(decoder, &reader)
+                         : 0;
     code = code < 0 ? code
            : engine ? take_pieces(decoder, &reader, anew, reply)
                     : take_changes(decoder, &reader);
-    if (code == 0 && anew) {
+    if (code == 0 && (anew || resized)) {
         struct poise_screen_rect all = {0, 0, decoder->picture.width,
                                         decoder->picture.height};
         decoder->rects.count = 0;
@@ -267,7 +288,8 @@ int poise_screen_decode(struct poise_screen_decoder *decoder,
         return code;
     }
     decoder->begun = true;
-    *out = (struct poise_screen_decoded){
-        &decoder->picture, decoder->rects.rects, decoder->rects.count, anew};
+    *out =
+        (struct poise_screen_decoded){&decoder->picture, decoder->rects.rects,
+                                      decoder->rects.count, anew || resized};
     return 0;
 }

@@ -20,6 +20,7 @@ struct poise_screen_encoder {
     struct codec_copies copies;
     struct codec_motion *motion;
     struct codec_history history;
+    struct codec_passing passing;
     struct codec_pixels pixels;
     struct codec_packer packer;
     struct poise_buf head, body;
@@ -79,6 +80,7 @@ void poise_screen_encoder_destroy(struct poise_screen_encoder *encoder)
         free(encoder->copies.copies);
         codec_motion_destroy(encoder->motion);
         codec_history_free(&encoder->history);
+        free(encoder->passing.times);
         codec_pixels_free(&encoder->pixels);
         codec_sender_destroy(encoder->sender);
         free(encoder->wanted.pixels);
@@ -167,6 +169,7 @@ static int begin(struct poise_screen_encoder *encoder,
                                             width, height)
                      : code;
     code = code == 0 ? codec_blocks_resize(&encoder->blocks, picture) : code;
+    code = code == 0 ? codec_passing_resize(&encoder->passing, picture) : code;
     code = code < 0          ? code
            : encoder->sender ? codec_sender_begin(encoder->sender)
                              : begin_stream(encoder);
@@ -178,6 +181,37 @@ static int begin(struct poise_screen_encoder *encoder,
     poise_buf_varint(&encoder->head, encoder->options.memory_bytes);
     poise_buf_varint(&encoder->head, encoder->options.bits);
     return code;
+}
+
+/* Another size: what was shown before is known on. */
+static int go_on(struct poise_screen_encoder *encoder,
+                 const struct poise_screen_picture *picture)
+{
+    uint32_t width = picture->width, height = picture->height;
+    int code = codec_picture_crop(&encoder->shown, width, height);
+    code =
+        code == 0 ? codec_picture_crop(&encoder->before, width, height) : code;
+    poise_buf_putc(&encoder->head, CODEC_RESIZED);
+    poise_buf_varint(&encoder->head, width);
+    poise_buf_varint(&encoder->head, height);
+    code = code == 0 ? codec_passing_resize(&encoder->passing, picture) : code;
+    return code == 0 ? codec_blocks_resize(&encoder->blocks, picture) : code;
+}
+
+/* What the message begins with. */
+static int put_head(struct poise_screen_encoder *encoder,
+                    const struct poise_screen_picture *picture, bool resized)
+{
+    int code = 0;
+    poise_buf_reset(&encoder->head);
+    if (!encoder->begun || (resized && encoder->sender)) {
+        code = begin(encoder, picture);
+    } else if (resized) {
+        code = go_on(encoder, picture);
+    } else {
+        poise_buf_putc(&encoder->head, 0);
+    }
+    return code == 0 ? encoder->head.error : code;
 }
 
 static uint64_t cpu_ns(void)
@@ -236,6 +270,12 @@ static int put_copies(struct poise_screen_encoder *encoder,
         put_rect(&encoder->body, &copy->to);
         poise_buf_varint(&encoder->body, copy->x);
         poise_buf_varint(&encoder->body, copy->y);
+        struct poise_screen_rect used = copy->to;
+        if (before) {
+            used.x = copy->x;
+            used.y = copy->y;
+        }
+        codec_passing_forget(&encoder->passing, &used);
         *(before ? &encoder->stats.copied : &encoder->stats.recalled) +=
             codec_area(&copy->to);
     }
@@ -256,23 +296,40 @@ static int put_copies(struct poise_screen_encoder *encoder,
     return code;
 }
 
+static int remember(struct poise_screen_encoder *encoder,
+                    const struct poise_screen_picture *picture,
+                    const struct poise_screen_rect *rect)
+{
+    return codec_history_add(&encoder->history, picture, rect) &&
+                   !(encoder->options.without & POISE_SCREEN_WITHOUT_HISTORY)
+               ? codec_motion_learn(encoder->motion, picture, rect,
+                                    &encoder->history)
+               : 0;
+}
+
 static int put_pixels(struct poise_screen_encoder *encoder,
                       const struct poise_screen_picture *picture)
 {
     int code = 0;
     uint64_t begun = cpu_ns();
     poise_buf_varint(&encoder->body, encoder->rects.count);
+    encoder->pixels.area = encoder->pixels.rects = 0;
     for (size_t i = 0; i < encoder->rects.count; i++) {
         put_rect(&encoder->body, &encoder->rects.rects[i]);
+        encoder->pixels.area += codec_area(&encoder->rects.rects[i]);
     }
     for (size_t i = 0; i < encoder->rects.count && code == 0; i++) {
         const struct poise_screen_rect *rect = &encoder->rects.rects[i];
-        code =
-            codec_pixels_put(&encoder->pixels, picture, rect, &encoder->body);
-        if (code == 0 && codec_history_add(&encoder->history, picture, rect) &&
-            !(encoder->options.without & POISE_SCREEN_WITHOUT_HISTORY)) {
-            code = codec_motion_learn(encoder->motion, picture, rect,
-                                      &encoder->history);
+        bool often =
+            codec_passing_add(&encoder->passing, rect, encoder->history.room);
+        bool passing = often;
+        code = codec_pixels_put(&encoder->pixels, picture, rect, &passing,
+                                &encoder->body);
+        if (often && !passing) {
+            codec_passing_forget(&encoder->passing, rect);
+        }
+        if (code == 0 && !passing) {
+            code = remember(encoder, picture, rect);
         }
         codec_picture_copy(&encoder->shown, picture, rect);
         encoder->stats.coded += codec_area(rect);
@@ -338,14 +395,9 @@ int poise_screen_encode(struct poise_screen_encoder *encoder,
     size_t was = out->len;
     bool anew = !encoder->begun || picture->width != encoder->shown.width ||
                 picture->height != encoder->shown.height;
-    poise_buf_reset(&encoder->head);
     poise_buf_reset(&encoder->body);
+    int code = put_head(encoder, picture, anew);
     encoder->begun = false;
-    int code = anew ? begin(encoder, picture) : 0;
-    if (!anew) {
-        poise_buf_putc(&encoder->head, 0);
-    }
-    code = code == 0 ? encoder->head.error : code;
     if (code == 0 && anew && encoder->sender) {
         poise_buf_append(out, encoder->head.data, encoder->head.len);
         code = codec_sender_output(encoder->sender, out);

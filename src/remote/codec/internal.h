@@ -16,8 +16,10 @@
 #include <zstd.h>
 
 enum {
-    CODEC_BEGINS = 1, /* of flags: size and history follow, all is forgotten */
-    CODEC_ENGINE = 2, /* the body is of the engine's */
+    CODEC_BEGINS = 1,  /* of flags: size and history follow, all is forgotten */
+    CODEC_ENGINE = 2,  /* the body is of the engine's */
+    CODEC_RESIZED = 4, /* another size follows; nothing is forgotten */
+    CODEC_FLAGS = 7,
     CODEC_VERSION = 1,
     CODEC_BLOCK = 16, /* pixels of a side: the grain of what changed */
     CODEC_MOST_PIXELS = 1 << 26, /* as those of a client */
@@ -46,6 +48,10 @@ static inline uint64_t codec_history_room(uint64_t memory_bytes)
 /** Make it `width` x `height` and black. -EFBIG, -ENOMEM. */
 int codec_picture_resize(struct poise_screen_picture *picture, uint32_t width,
                          uint32_t height);
+/** Make it larger or smaller: what lies in both sizes stays, the rest is black.
+ * -EFBIG, -ENOMEM. */
+int codec_picture_crop(struct poise_screen_picture *picture, uint32_t width,
+                       uint32_t height);
 static inline uint32_t *codec_at(const struct poise_screen_picture *picture,
                                  uint32_t x, uint32_t y)
 {
@@ -128,6 +134,24 @@ codec_history_patch(const struct codec_history *history, uint64_t number);
 bool codec_history_find(const struct codec_history *history, uint64_t at,
                         uint64_t *number);
 
+/* ---- passing.c ----------------------------------------------------------- */
+
+/** How often each block was sent as pixels that were of no use later. */
+struct codec_passing {
+    uint16_t *times; /**< owned; one for each block, row by row */
+    uint32_t across, down;
+};
+/** Forget all, for a picture of this size. */
+int codec_passing_resize(struct codec_passing *passing,
+                         const struct poise_screen_picture *picture);
+/** What is there is of use. */
+void codec_passing_forget(struct codec_passing *passing,
+                          const struct poise_screen_rect *rect);
+/** It is sent as pixels; true if a history of `room` pixels is not to have it.
+ */
+bool codec_passing_add(struct codec_passing *passing,
+                       const struct poise_screen_rect *rect, uint64_t room);
+
 /* ---- motion.c ------------------------------------------------------------ */
 
 /** A rectangle that is also elsewhere. */
@@ -188,18 +212,44 @@ struct codec_pixels {
     uint32_t *matrix; /**< owned scratch: pixels */
     uint8_t *flags;   /**< owned scratch: of rows and columns */
     size_t matrix_room, flags_room;
-    struct poise_buf trial[2], packed; /**< of the encoder */
-    ZSTD_CCtx *zstd;                   /**< of the encoder */
+    /** Of the encoder: of the message, pixels, and rectangles so far that were
+     * not large; what the last trial said; what it tries. */
+    uint64_t area;
+    unsigned rects;
+    int kind;
+    struct poise_buf trial, packed;
+    ZSTD_CCtx *zstd; /**< of the encoder */
 };
 void codec_pixels_begin(struct codec_pixels *pixels);
 void codec_pixels_free(struct codec_pixels *pixels);
+/** Bytes that a form comes to by itself. */
+size_t codec_pixels_try(struct codec_pixels *pixels,
+                        const struct poise_buf *form);
+/** `passing`: the history is not to have it; false then if it has few colours,
+ * and is kept nevertheless. */
 int codec_pixels_put(struct codec_pixels *pixels,
                      const struct poise_screen_picture *picture,
-                     const struct poise_screen_rect *rect,
+                     const struct poise_screen_rect *rect, bool *passing,
                      struct poise_buf *out);
 int codec_pixels_get(struct codec_pixels *pixels, struct poise_reader *in,
                      const struct poise_screen_rect *rect,
-                     struct poise_screen_picture *picture);
+                     struct poise_screen_picture *picture, bool *passing);
+
+/* ---- planes.c ------------------------------------------------------------ */
+
+/** Which bytes of pixels: blue, green, red. */
+struct codec_planes {
+    unsigned first, end;
+};
+enum { CODEC_PREDICTORS = 5 };
+/** Append the planes of `pixels->matrix`; the number of the
+ * predictor, below CODEC_PREDICTORS. */
+int codec_planes_put(struct codec_pixels *pixels, struct codec_planes planes,
+                     uint32_t width, uint32_t height, struct poise_buf *out);
+/** Into the matrix, zeros where there is no plane. -EBADMSG. */
+int codec_planes_get(struct codec_pixels *pixels, struct poise_reader *in,
+                     int predictor, struct codec_planes planes, uint32_t width,
+                     uint32_t height);
 
 /* ---- stream.c ------------------------------------------------------------ */
 

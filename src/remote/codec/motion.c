@@ -26,7 +26,8 @@ enum {
     VECTORS_MOST = 256,
     EDGES_LEAST = 48, /* what a copy has to save, as pixels that differ from
                          those beside and above them */
-    BOXES_MOST = 16
+    BOXES_MOST = 16,
+    LARGE = 1 << 18 /* pixels */
 };
 
 struct window {
@@ -622,7 +623,9 @@ int codec_motion_find(struct codec_motion *motion,
         learn_before(motion);
     }
     for (size_t i = 0; i < count && code == 0; i++) {
-        code = choose(motion, scene->now, &boxes[i], 2);
+        /* Of a large one fewer rows tell how it moved. */
+        code = choose(motion, scene->now, &boxes[i],
+                      codec_area(&boxes[i]) > LARGE ? 4 : 2);
         for (size_t k = 0; k < motion->windows.count && code == 0; k++) {
             const struct window *w = &motion->windows.windows[k];
             code = look_up(motion, w, scene->history);

@@ -6,6 +6,8 @@
  *     bits; of what is left, row by row, one byte for each pixel (its number in
  *     the table of colours), or three planes of bytes, as they are or as
  *     differences from their neighbours;
+ *   if no two colours of few have the same green, as in grey pictures and in
+ *     many maps of colours: which numbers there are, and one plane;
  *   strips of rows, each of them column by column, one byte for each pixel:
  *     lines of text, in which letters and words are the same bytes again
  *     wherever they begin. Strips end where an empty row does.
@@ -22,16 +24,16 @@ enum {
     COLUMNS = 4,  /* the same */
     PLANES = 8,   /* no numbers of colours */
     PREDICT = 16, /* times the predictor */
-    PREDICT_MASK = 3 * PREDICT,
-    FORMS = 64
+    PREDICT_MASK = 7 * PREDICT,
+    PASSING = 128,          /* not for the history */
+    GREEN = STRIPS | PLANES /* one plane says which colour */
 };
-enum predictor { AS_IT_IS, LEFT, ABOVE, MEDIAN, PREDICTORS };
+static const struct codec_planes all_planes = {0, 3}, green_plane = {1, 2};
 
 enum {
     STRIP_LEAST = 4,
     STRIP_MOST = 48,
-    TRIAL_PIXELS = 1 << 15, /* of a large rectangle, to choose a form by */
-    SAMPLE = 4096           /* pixels, to choose a predictor by */
+    TRIAL_PIXELS = 1 << 13 /* of a large rectangle, to choose a form by */
 };
 
 void codec_pixels_begin(struct codec_pixels *pixels)
@@ -43,8 +45,7 @@ void codec_pixels_free(struct codec_pixels *pixels)
 {
     free(pixels->matrix);
     free(pixels->flags);
-    poise_buf_free(&pixels->trial[0]);
-    poise_buf_free(&pixels->trial[1]);
+    poise_buf_free(&pixels->trial);
     poise_buf_free(&pixels->packed);
     ZSTD_freeCCtx(pixels->zstd);
     *pixels = (struct codec_pixels){0};
@@ -103,6 +104,28 @@ static bool is_new(struct lookup *lookup, uint32_t colour)
     return true;
 }
 
+/* How many pixels from the first one on are as it is, of `count`; many at a
+ * time, since most are. */
+static size_t run_of(const uint32_t *pixels, size_t count)
+{
+    enum { STEP = 8 };
+    size_t n = 1;
+    while (n + STEP <= count) {
+        uint32_t differ = 0;
+        for (int i = 0; i < STEP; i++) {
+            differ |= pixels[n + i] ^ *pixels;
+        }
+        if (differ != 0) {
+            break;
+        }
+        n += STEP;
+    }
+    while (n < count && pixels[n] == *pixels) {
+        n++;
+    }
+    return n;
+}
+
 /* All colours of a rectangle, if they are not too many. */
 static bool gather(struct lookup *lookup,
                    const struct poise_screen_picture *picture,
@@ -113,7 +136,8 @@ static bool gather(struct lookup *lookup,
     uint32_t last = ~*codec_at(picture, rect->x, rect->y);
     for (uint32_t y = rect->y; y < rect->y + rect->height; y++) {
         const uint32_t *row = codec_at(picture, rect->x, y);
-        for (uint32_t x = 0; x < rect->width; x++) {
+        for (size_t x = 0; x < rect->width;
+             x += run_of(row + x, rect->width - x)) {
             if (row[x] != last) {
                 last = row[x];
                 if (is_new(lookup, last) && lookup->count > CODEC_COLOURS) {
@@ -171,7 +195,17 @@ static uint8_t number_of(const struct lookup *lookup, uint32_t colour)
 }
 
 static void put_numbers(const struct lookup *lookup, const uint32_t *from,
-                        size_t step, size_t count, uint8_t *to)
+                        size_t count, uint8_t *to)
+{
+    for (size_t i = 0, n; i < count; i += n) {
+        n = run_of(from + i, count - i);
+        memset(to + i, number_of(lookup, from[i]), n);
+    }
+}
+
+/* The same of a column of pixels that are `step` apart. */
+static void put_column(const struct lookup *lookup, const uint32_t *from,
+                       size_t step, size_t count, uint8_t *to)
 {
     uint32_t last = ~*from;
     uint8_t number = 0;
@@ -219,8 +253,8 @@ static void put_strips(const struct lookup *lookup,
         poise_buf_putc(out, (char)rows);
         uint8_t *to = (uint8_t *)poise_buf_reserve(out, area);
         for (uint32_t x = 0; to && x < rect->width; x++, to += rows) {
-            put_numbers(lookup, codec_at(picture, rect->x + x, y),
-                        picture->width, rows, to);
+            put_column(lookup, codec_at(picture, rect->x + x, y),
+                       picture->width, rows, to);
         }
         out->len += to ? area : 0;
         y += rows;
@@ -380,154 +414,71 @@ static void expand(const struct reduced *reduced, const uint32_t *matrix,
     }
 }
 
-/* ---- planes -------------------------------------------------------------- */
+/* ---- one plane for all --------------------------------------------------- */
 
-/* Predicts a byte of a plane from its neighbours; outside of the matrix there
- * are zeros. (LOCO-I's median edge detector.) */
-static inline uint8_t predict(enum predictor how, uint8_t left, uint8_t above,
-                              uint8_t corner)
+/* Whether green alone says which colour it is, of enough to be a picture. */
+static bool is_told_by_green(const struct lookup *lookup)
 {
-    if (how == AS_IT_IS) {
-        return 0;
+    enum { LEAST = 32 };
+    bool seen[256] = {false};
+    for (unsigned slot = 0; lookup->count >= LEAST && slot < CODEC_COLOUR_SLOTS;
+         slot++) {
+        unsigned green = lookup->colour[slot] >> 8 & 255;
+        if (lookup->number[slot] >= 0 && seen[green]) {
+            return false;
+        }
+        seen[green] |= lookup->number[slot] >= 0;
     }
-    if (how != MEDIAN) {
-        return how == LEFT ? left : above;
-    }
-    uint8_t low = left < above ? left : above;
-    uint8_t high = left < above ? above : left;
-    return corner >= high  ? low
-           : corner <= low ? high
-                           : (uint8_t)(left + above - corner);
+    return lookup->count >= LEAST;
 }
 
-/* Green as it is, blue and red as differences from it where that is asked for,
- * as bytes of one number. */
-static inline uint32_t apart(uint32_t pixel)
+/* The numbers of the colours that there are. */
+static void put_used(const struct lookup *lookup, struct poise_buf *out)
 {
-    uint32_t green = pixel >> 8 & 255;
-    return (((pixel >> 16) - green) & 255) << 16 | green << 8 |
-           ((pixel - green) & 255);
-}
-static inline uint32_t together(uint32_t pixel)
-{
-    uint32_t green = pixel >> 8 & 255;
-    return (((pixel >> 16) + green) & 255) << 16 | green << 8 |
-           ((pixel + green) & 255);
+    poise_buf_varint(out, lookup->count);
+    for (unsigned slot = 0; slot < CODEC_COLOUR_SLOTS; slot++) {
+        if (lookup->number[slot] >= 0) {
+            poise_buf_putc(out, (char)(lookup->number[slot] - 1));
+        }
+    }
 }
 
-static inline uint8_t residual(const uint32_t *matrix, uint32_t width,
-                               uint32_t x, uint32_t y, unsigned shift,
-                               enum predictor how)
+/* The colour of each green; ~0: there is none. */
+static int get_used(const struct codec_colours *colours,
+                    struct poise_reader *in, uint32_t of_green[256])
 {
-    const uint32_t *at = matrix + (size_t)y * width + x;
-    uint8_t left = x > 0 ? (uint8_t)(at[-1] >> shift) : 0;
-    uint8_t above = y > 0 ? (uint8_t)(at[-(ptrdiff_t)width] >> shift) : 0;
-    uint8_t corner =
-        x > 0 && y > 0 ? (uint8_t)(at[-(ptrdiff_t)width - 1] >> shift) : 0;
-    return (uint8_t)((uint8_t)(*at >> shift) -
-                     predict(how, left, above, corner));
+    uint64_t count = poise_reader_varint(in);
+    if (in->error || count > CODEC_COLOURS || poise_reader_left(in) < count) {
+        return bad("colours are missing");
+    }
+    memset(of_green, 0xff, 256 * sizeof *of_green);
+    for (; count > 0; count--) {
+        uint32_t colour = colours->colour[*in->pos++];
+        of_green[colour >> 8 & 255] = colour;
+    }
+    return 0;
 }
 
-/* How many different bytes a sample leaves: bits of entropy, nearly. */
-static double cost(const unsigned *counts, unsigned total)
+static int paint_by_green(const uint32_t of_green[256], uint32_t *matrix,
+                          size_t area)
 {
-    double bits = 0;
-    for (unsigned i = 0; i < 256; i++) {
-        if (counts[i] > 0) {
-            unsigned n = counts[i];
-            /* log2(total / n), by its leading bits and a line between. */
-            unsigned a = 31 - (unsigned)__builtin_clz(total);
-            unsigned b = 31 - (unsigned)__builtin_clz(n);
-            bits += n * ((double)a + (double)total / (1u << a) - (double)b -
-                         (double)n / (1u << b));
+    for (size_t i = 0; i < area; i++) {
+        matrix[i] = of_green[matrix[i] >> 8 & 255];
+        if (matrix[i] == UINT32_MAX) {
+            return bad("a colour is missing");
         }
-    }
-    return bits;
-}
-
-static enum predictor choose_predictor(const uint32_t *matrix, uint32_t width,
-                                       uint32_t height)
-{
-    enum predictor best = AS_IT_IS;
-    double least = 0;
-    uint32_t step = 1 + (uint32_t)((uint64_t)width * height / SAMPLE);
-    for (int how = 0; how < PREDICTORS; how++) {
-        unsigned counts[3][256] = {{0}}, total = 0;
-        for (uint64_t i = 0; i < (uint64_t)width * height; i += step) {
-            uint32_t x = (uint32_t)(i % width), y = (uint32_t)(i / width);
-            for (unsigned plane = 0; plane < 3; plane++) {
-                counts[plane][residual(matrix, width, x, y, 8 * plane,
-                                       (enum predictor)how)]++;
-            }
-            total++;
-        }
-        double bits = 0;
-        for (unsigned plane = 0; plane < 3; plane++) {
-            bits += cost(counts[plane], total);
-        }
-        if (how == AS_IT_IS || bits < least * 0.97) {
-            least = bits;
-            best = (enum predictor)how;
-        }
-    }
-    return best;
-}
-
-/* The form's part. The matrix is changed. */
-static int put_planes(unsigned without, uint32_t *matrix, uint32_t width,
-                      uint32_t height, struct poise_buf *out)
-{
-    size_t area = (size_t)width * height;
-    enum predictor how = without & POISE_SCREEN_WITHOUT_PREDICTION
-                             ? AS_IT_IS
-                             : choose_predictor(matrix, width, height);
-    if (how != AS_IT_IS) {
-        for (size_t i = 0; i < area; i++) {
-            matrix[i] = apart(matrix[i]);
-        }
-    }
-    uint8_t *to = (uint8_t *)poise_buf_reserve(out, 3 * area);
-    for (unsigned plane = 0; to && plane < 3; plane++) {
-        for (uint32_t y = 0; y < height; y++) {
-            for (uint32_t x = 0; x < width; x++) {
-                *to++ = residual(matrix, width, x, y, 8 * plane, how);
-            }
-        }
-    }
-    out->len += to ? 3 * area : 0;
-    return (int)how * PREDICT;
-}
-
-static int get_planes(struct poise_reader *in, enum predictor how,
-                      uint32_t *matrix, uint32_t width, uint32_t height)
-{
-    size_t area = (size_t)width * height;
-    if (poise_reader_left(in) < 3 * area) {
-        return bad("pixels are missing");
-    }
-    memset(matrix, 0, area * sizeof *matrix);
-    for (unsigned plane = 0; plane < 3; plane++) {
-        uint32_t *at = matrix;
-        unsigned shift = 8 * plane;
-        for (uint32_t y = 0; y < height; y++) {
-            for (uint32_t x = 0; x < width; x++, at++) {
-                /* What it is now is 0, so that this is -prediction. */
-                uint8_t less = residual(matrix, width, x, y, shift, how);
-                *at |= (uint32_t)(uint8_t)(*in->pos++ - less) << shift;
-            }
-        }
-    }
-    for (size_t i = 0; how != AS_IT_IS && i < area; i++) {
-        matrix[i] = together(matrix[i]);
     }
     return 0;
 }
 
 /* ---- a rectangle --------------------------------------------------------- */
 
-/* In the form without strips; the form. `lookup` NULL: planes. */
+/* How pixels of few colours go. */
+enum { AS_NUMBERS, AS_STRIPS, AS_GREEN, KINDS };
+
+/* In a form without strips; the form. `lookup` NULL: planes. */
 static int put_matrix(struct codec_pixels *pixels, const struct lookup *lookup,
-                      const struct poise_screen_picture *picture,
+                      int kind, const struct poise_screen_picture *picture,
                       const struct poise_screen_rect *rect,
                       struct poise_buf *out)
 {
@@ -542,20 +493,38 @@ static int put_matrix(struct codec_pixels *pixels, const struct lookup *lookup,
     }
     if (!lookup) {
         return form | PLANES |
-               put_planes(pixels->without, pixels->matrix, reduced.width,
-                          reduced.height, out);
+               PREDICT * codec_planes_put(pixels, all_planes, reduced.width,
+                                          reduced.height, out);
+    }
+    if (kind == AS_GREEN) {
+        put_used(lookup, out);
+        return form | GREEN |
+               PREDICT * codec_planes_put(pixels, green_plane, reduced.width,
+                                          reduced.height, out);
     }
     size_t area = (size_t)reduced.width * reduced.height;
     uint8_t *to = (uint8_t *)poise_buf_reserve(out, area);
     if (to) {
-        put_numbers(lookup, pixels->matrix, 1, area, to);
+        put_numbers(lookup, pixels->matrix, area, to);
         out->len += area;
     }
     return form;
 }
 
-/* Bytes that a form comes to by itself. */
-static size_t try_out(struct codec_pixels *pixels, const struct poise_buf *form)
+/* By one of the kinds; the form. */
+static int put_few(struct codec_pixels *pixels, const struct lookup *lookup,
+                   int kind, const struct poise_screen_picture *picture,
+                   const struct poise_screen_rect *rect, struct poise_buf *out)
+{
+    if (kind == AS_STRIPS) {
+        put_strips(lookup, picture, rect, out);
+        return STRIPS;
+    }
+    return put_matrix(pixels, lookup, kind, picture, rect, out);
+}
+
+size_t codec_pixels_try(struct codec_pixels *pixels,
+                        const struct poise_buf *form)
 {
     size_t most = ZSTD_compressBound(form->len);
     char *room = poise_buf_reserve(&pixels->packed, most);
@@ -565,32 +534,60 @@ static size_t try_out(struct codec_pixels *pixels, const struct poise_buf *form)
     return ZSTD_isError(len) ? form->len : len;
 }
 
-/* Whether strips are less, judging by as many rows as fit into a trial. */
-static bool is_text(struct codec_pixels *pixels, const struct lookup *lookup,
-                    const struct poise_screen_picture *picture,
-                    const struct poise_screen_rect *rect)
+/* Whether it is worth a trial: those that are a large part of the message, and
+ * some of the others, which else go as the last one that was tried. */
+static bool is_tried(struct codec_pixels *pixels,
+                     const struct poise_screen_rect *rect)
+{
+    enum { LARGE = 32, OTHERS = 8 }; /* one in so many */
+    return codec_area(rect) * LARGE >= pixels->area ||
+           pixels->rects++ % OTHERS == 0;
+}
+
+/* The kind that is least, judging by as many rows as fit into a trial. */
+static int choose_kind(struct codec_pixels *pixels, const struct lookup *lookup,
+                       const struct poise_screen_picture *picture,
+                       const struct poise_screen_rect *rect)
 {
     struct poise_screen_rect part = *rect;
     uint32_t rows = TRIAL_PIXELS / rect->width + 1;
-    if (rect->width < 2 || rect->height < STRIP_LEAST ||
-        pixels->without & POISE_SCREEN_WITHOUT_STRIPS) {
-        return false;
+    bool may[KINDS] = {true,
+                       rect->width >= 2 && rect->height >= STRIP_LEAST &&
+                           !(pixels->without & POISE_SCREEN_WITHOUT_STRIPS),
+                       !(pixels->without & POISE_SCREEN_WITHOUT_PREDICTION) &&
+                           is_told_by_green(lookup)};
+    size_t least = SIZE_MAX;
+    if (!may[AS_STRIPS] && !may[AS_GREEN]) {
+        return AS_NUMBERS;
+    }
+    if (!is_tried(pixels, rect)) {
+        return may[pixels->kind] ? pixels->kind : AS_NUMBERS;
     }
     if (part.height > rows) {
         part.y += (part.height - rows) / 2;
         part.height = rows;
     }
-    poise_buf_reset(&pixels->trial[0]);
-    poise_buf_reset(&pixels->trial[1]);
-    put_strips(lookup, picture, &part, &pixels->trial[0]);
-    put_matrix(pixels, lookup, picture, &part, &pixels->trial[1]);
-    return try_out(pixels, &pixels->trial[0]) <
-           try_out(pixels, &pixels->trial[1]);
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (may[kind]) {
+            poise_buf_reset(&pixels->trial);
+            put_few(pixels, lookup, kind, picture, &part, &pixels->trial);
+            size_t bytes = codec_pixels_try(pixels, &pixels->trial);
+            pixels->kind = bytes < least ? kind : pixels->kind;
+            least = bytes < least ? bytes : least;
+        }
+    }
+    return pixels->kind;
+}
+
+/* Flags of rows and of columns, and two lines of a plane. */
+static size_t flags_of(const struct poise_screen_rect *rect)
+{
+    return 3 * ((size_t)rect->width + 1) + rect->height;
 }
 
 int codec_pixels_put(struct codec_pixels *pixels,
                      const struct poise_screen_picture *picture,
-                     const struct poise_screen_rect *rect,
+                     const struct poise_screen_rect *rect, bool *passing,
                      struct poise_buf *out)
 {
     struct lookup lookup;
@@ -598,24 +595,25 @@ int codec_pixels_put(struct codec_pixels *pixels,
     if (!pixels->zstd) {
         pixels->zstd = ZSTD_createCCtx();
     }
-    if (!pixels->zstd || make_room(pixels, (size_t)codec_area(rect),
-                                   (size_t)rect->width + rect->height) < 0) {
+    if (!pixels->zstd ||
+        make_room(pixels, (size_t)codec_area(rect), flags_of(rect)) < 0) {
         return -ENOMEM;
     }
     bool few = gather(&lookup, picture, rect);
-    int form = 0;
+    int form;
     poise_buf_putc(out, 0);
     if (few) {
         give_numbers(&pixels->colours, &lookup, out);
     }
-    if (few && is_text(pixels, &lookup, picture, rect)) {
-        form = STRIPS;
-        put_strips(&lookup, picture, rect, out);
+    if (few) {
+        int kind = choose_kind(pixels, &lookup, picture, rect);
+        form = put_few(pixels, &lookup, kind, picture, rect, out);
     } else {
-        form = put_matrix(pixels, few ? &lookup : NULL, picture, rect, out);
+        form = put_matrix(pixels, NULL, 0, picture, rect, out);
     }
+    *passing = *passing && form & PLANES;
     if (out->error == 0) {
-        out->data[at] = (char)form;
+        out->data[at] = (char)(form | (*passing ? PASSING : 0));
     }
     return out->error;
 }
@@ -650,9 +648,18 @@ static int get_matrix(struct codec_pixels *pixels, struct poise_reader *in,
         return code;
     }
     size_t area = (size_t)reduced.width * reduced.height;
-    if (form & PLANES) {
-        code = get_planes(in, (enum predictor)((form & PREDICT_MASK) / PREDICT),
-                          pixels->matrix, reduced.width, reduced.height);
+    int how = (form & PREDICT_MASK) / PREDICT;
+    if ((form & GREEN) == GREEN) {
+        uint32_t of_green[256];
+        code = get_used(&pixels->colours, in, of_green);
+        code = code == 0 ? codec_planes_get(pixels, in, how, green_plane,
+                                            reduced.width, reduced.height)
+                         : code;
+        code =
+            code == 0 ? paint_by_green(of_green, pixels->matrix, area) : code;
+    } else if (form & PLANES) {
+        code = codec_planes_get(pixels, in, how, all_planes, reduced.width,
+                                reduced.height);
     } else if (poise_reader_left(in) < area) {
         code = bad("pixels are missing");
     } else {
@@ -668,23 +675,24 @@ static int get_matrix(struct codec_pixels *pixels, struct poise_reader *in,
 
 int codec_pixels_get(struct codec_pixels *pixels, struct poise_reader *in,
                      const struct poise_screen_rect *rect,
-                     struct poise_screen_picture *picture)
+                     struct poise_screen_picture *picture, bool *passing)
 {
     if (poise_reader_left(in) == 0) {
         return bad("pixels are missing");
     }
     int form = *in->pos++;
-    int code = make_room(pixels, (size_t)codec_area(rect),
-                         (size_t)rect->width + rect->height);
-    if (form >= FORMS) {
+    *passing = form & PASSING;
+    int code = make_room(pixels, (size_t)codec_area(rect), flags_of(rect));
+    if ((form & PREDICT_MASK) / PREDICT >= CODEC_PREDICTORS) {
         return bad("pixels have no such form");
     }
-    if (code == 0 && !(form & PLANES)) {
+    if (code == 0 && (form & GREEN) != PLANES) {
         code = get_colours(&pixels->colours, in);
     }
     if (code < 0) {
         return code;
     }
-    return form & STRIPS ? get_strips(&pixels->colours, in, rect, picture)
-                         : get_matrix(pixels, in, form, rect, picture);
+    return (form & GREEN) == STRIPS
+               ? get_strips(&pixels->colours, in, rect, picture)
+               : get_matrix(pixels, in, form, rect, picture);
 }

@@ -214,6 +214,10 @@ enum {
     PROXY_SET_SIZE = 251,
     PROXY_QEMU = 255,
 };
+enum {
+    PROXY_POINTER_BYTES = 6,
+    PROXY_MOTION_MS = 15, /* between motions of a pointer */
+};
 /** Bytes of the viewer's message that begins here; 0: more are needed to know;
  * -EBADMSG: there is no such message, or none so long. */
 int64_t proxy_message_len(const unsigned char *data, size_t len);
@@ -473,6 +477,10 @@ struct proxy_viewer {
     bool sizes, fences, continuous_able; /* it understands these */
     bool asked, continuous;
     bool repeat; /* it asked for pixels that it has: there is an answer */
+    unsigned char buttons; /* of its pointer, that are pressed */
+    bool moved;            /* since `moved_ns`: `motion` is to go */
+    unsigned char motion[PROXY_POINTER_BYTES];
+    uint64_t moved_ns;             /* when a motion went last */
     struct poise_screen_rect area; /* that it asked for */
     struct poise_screen_rect stream_area;
     struct proxy_pseudo pseudos[PROXY_PSEUDOS];
@@ -492,6 +500,11 @@ void proxy_viewer_fail(struct proxy_viewer *viewer, const char *why);
 /** What came from it once it runs: bytes taken, or negative. */
 int proxy_viewer_message(struct proxy_viewer *viewer, const unsigned char *data,
                          size_t len);
+/** Where its pointer is, if that is to go, and it is time or has to be at
+ * `once`. */
+int proxy_viewer_move(struct proxy_viewer *viewer, bool once, uint64_t now);
+/** When it is time: 0 for never. */
+uint64_t proxy_viewer_move_due(const struct proxy_viewer *viewer);
 /** A message of the server's side. */
 int proxy_viewer_take(struct proxy_view *view, struct proxy_viewer *viewer,
                       enum proxy_message kind, struct poise_reader *body);

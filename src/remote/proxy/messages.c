@@ -8,7 +8,6 @@ enum {
     SET_FORMAT_BYTES = 20,
     ASK_BYTES = 10,
     KEY_BYTES = 8,
-    POINTER_BYTES = 6,
     HEAD = 8, /* of a cut text */
     FENCE_HEAD = 9,
     QEMU_BYTES = 12,
@@ -64,7 +63,7 @@ int64_t proxy_message_len(const unsigned char *data, size_t len)
     case PROXY_KEY:
         return KEY_BYTES;
     case PROXY_POINTER:
-        return POINTER_BYTES;
+        return PROXY_POINTER_BYTES;
     case PROXY_CUT_TEXT:
         return cut_text_len(data, len);
     case PROXY_FENCE:

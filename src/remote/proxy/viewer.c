@@ -637,7 +637,8 @@ static int check_times(struct proxy_view *view, struct proxy_viewer *viewer)
         (view->now_ns - viewer->lost_ns > keep * UINT64_C(1000000) ||
          !viewer->has_token)) {
         proxy_viewer_fail(viewer,
-                          "the other end of the link cannot be reached");
+                          "the other end of the link cannot be reached, or "
+                          "has another secret");
     }
     return 0;
 }
@@ -657,6 +658,7 @@ void proxy_viewer_turn(struct proxy_view *view, struct proxy_viewer *viewer)
     }
     code = check_times(view, viewer);
     code = code < 0 ? code : read_viewer(view, viewer);
+    code = code < 0 ? code : proxy_viewer_move(viewer, false, view->now_ns);
     if (code == 0 && viewer->state == PROXY_VIEWER_RUNNING &&
         unwritten(viewer) == 0) {
         code = proxy_viewer_update(viewer, &view->stats);
@@ -698,5 +700,6 @@ uint64_t proxy_viewer_due(const struct proxy_viewer *viewer)
     } else {
         proxy_sooner(&due, viewer->retry_ns);
     }
+    proxy_sooner(&due, proxy_viewer_move_due(viewer));
     return due;
 }

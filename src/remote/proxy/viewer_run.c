@@ -141,9 +141,49 @@ static int answer_fence(struct proxy_viewer *viewer, const unsigned char *data)
     return viewer->out.error;
 }
 
+/* Motions go now and then, the last one of those that came; what is pressed
+ * goes at once, behind the motion before it. */
+static int take_pointer(struct proxy_viewer *viewer, const unsigned char *data)
+{
+    int code;
+
+    if (data[1] == viewer->buttons) {
+        memcpy(viewer->motion, data, PROXY_POINTER_BYTES);
+        viewer->moved = true;
+        return 0;
+    }
+    code = proxy_viewer_move(viewer, true, viewer->moved_ns);
+    viewer->buttons = data[1];
+    return code < 0 ? code
+                    : proxy_channel_send(&viewer->channel, PROXY_INPUT, data,
+                                         PROXY_POINTER_BYTES);
+}
+
+uint64_t proxy_viewer_move_due(const struct proxy_viewer *viewer)
+{
+    return viewer->moved && viewer->channel.is_up
+               ? viewer->moved_ns + PROXY_MOTION_MS * UINT64_C(1000000)
+               : 0;
+}
+
+int proxy_viewer_move(struct proxy_viewer *viewer, bool once, uint64_t now)
+{
+    uint64_t due = proxy_viewer_move_due(viewer);
+
+    if (!viewer->moved || (!once && (due == 0 || due > now))) {
+        return 0;
+    }
+    viewer->moved = false;
+    viewer->moved_ns = now;
+    return proxy_channel_send(&viewer->channel, PROXY_INPUT, viewer->motion,
+                              PROXY_POINTER_BYTES);
+}
+
 int proxy_viewer_message(struct proxy_viewer *viewer, const unsigned char *data,
                          size_t len)
 {
+    int code;
+
     switch (data[0]) {
     case PROXY_SET_FORMAT:
         return set_format(viewer, data + 4);
@@ -161,7 +201,12 @@ int proxy_viewer_message(struct proxy_viewer *viewer, const unsigned char *data,
                                     (char)SCREEN_END_OF_CONTINUOUS);
     case PROXY_FENCE:
         return answer_fence(viewer, data);
+    case PROXY_POINTER:
+        return take_pointer(viewer, data);
     default:
-        return proxy_channel_send(&viewer->channel, PROXY_INPUT, data, len);
+        code = proxy_viewer_move(viewer, true, viewer->moved_ns);
+        return code < 0 ? code
+                        : proxy_channel_send(&viewer->channel, PROXY_INPUT,
+                                             data, len);
     }
 }

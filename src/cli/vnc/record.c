@@ -210,7 +210,7 @@ int cli_vnc_record(int argc, char **argv)
     if (values.verbose) {
         const struct poise_screen_picture *picture =
             poise_screen_picture(recording.client);
-        cli_say(name, "'%s', %u x %u pixels: %llu updates of %llu bytes",
+        cli_say(name, "'%s', %u x %u pixels: %llu updates, %llu bytes in all",
                 poise_screen_name(recording.client), picture->width,
                 picture->height, (unsigned long long)recording.steps,
                 (unsigned long long)recording.bytes);

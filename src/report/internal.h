@@ -13,6 +13,7 @@ struct poise_page {
     struct poise_buf title, subtitle;
     struct poise_buf body; /**< HTML of all sections so far, whole ones only */
     unsigned drawings;     /**< numbers the ids of their titles */
+    bool has_tiles;        /**< the script of tiles is in it */
 };
 
 struct poise_table {

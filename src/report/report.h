@@ -3,9 +3,9 @@
  *
  * It knows no subject: callers give titles, labels and numbers. Everything is
  * appended to a buffer of the caller; nothing is printed. The page carries its
- * style and drawings (inline SVG) with it, fetches nothing, needs no script,
- * adapts to dark mode, prints well, and gives every plot its numbers as a table
- * in a <details> under it. Local; any thread.
+ * style and drawings (inline SVG) with it, fetches nothing, needs no script but
+ * for tiles that can be zoomed, adapts to dark mode, prints well, and gives
+ * every plot its numbers as a table in a <details> under it. Local; any thread.
  */
 #ifndef POISE_REPORT_H
 #define POISE_REPORT_H
@@ -154,6 +154,28 @@ struct poise_spans {
 /** -EINVAL: a span has no row or series. */
 POISE_API int poise_page_spans(struct poise_page *page,
                                const struct poise_spans *spans);
+
+/** A tree as tiles whose areas are amounts, to be zoomed into. It needs a
+ * script, which the page carries; without one there is the table. */
+struct poise_tiles_colouring { /**< a way to colour them */
+    const char *name;
+    const char *const *classes; /**< class_count names, at most 10 */
+    size_t class_count;
+    const unsigned char *of; /**< the class of each tile */
+};
+struct poise_tiles {
+    const char *title;
+    const char *const *labels; /**< count of them; of a root the whole path */
+    const int *parents;        /**< -1: a root; else less than the own index */
+    const double *values;      /**< with all that is below, at least 0 */
+    size_t count;
+    const struct poise_tiles_colouring *colourings;
+    size_t colouring_count;
+    enum poise_unit unit;
+};
+/** -EINVAL: a parent comes behind its child. */
+POISE_API int poise_page_tiles(struct poise_page *page,
+                               const struct poise_tiles *tiles);
 
 /** The finished HTML document. */
 POISE_API int poise_page_html(const struct poise_page *page,

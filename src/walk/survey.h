@@ -10,6 +10,8 @@
 
 #include <poise/walk.h>
 
+#include <sys/types.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,6 +49,24 @@ struct poise_walk_owner {
     uint64_t entries, allocated_bytes;
 };
 
+enum {
+    POISE_WALK_FOLDER_AGES = 4
+}; /**< younger than a month, a year, three
+       years; older (see
+       poise_walk_age_limits) */
+/** What one owner has in a folder itself, without the folders in it that have
+ * lines of their own. */
+struct poise_walk_folder {
+    char *path; /**< below its operand, "" for that itself; owned by the
+                     summary */
+    size_t path_len;
+    uint32_t root; /**< index of the operand */
+    uint32_t uid;
+    uint64_t entries, allocated_bytes;
+    uint64_t age_bytes[POISE_WALK_FOLDER_AGES]; /**< by mtime; their sum is
+                                                     allocated_bytes */
+};
+
 struct poise_walk_summary {
     uint64_t entries;
     uint64_t types[POISE_WALK_TYPES];
@@ -70,6 +90,12 @@ struct poise_walk_summary {
     size_t directory_count;
     struct poise_walk_owner *owners; /**< by allocated bytes, then uid */
     size_t owner_count;
+    /** With options.folders: by root, path and uid. Folders deeper than some
+     * level, at most 8, count for those above. Files with several names are in
+     * none of them. */
+    struct poise_walk_folder *folders;
+    size_t folder_count;
+    bool without_folders; /**< resumed from a checkpoint that lacks them */
 };
 
 enum poise_walk_format { /**< of an inventory */
@@ -83,6 +109,7 @@ struct poise_walk_survey_options {
     struct poise_walk_options walk; /**< roots, limits, pool; `statx_mask` is
                                          set by the survey */
     bool names_only;    /**< no metadata: counts of entries and types */
+    bool folders;       /**< also what folders hold; takes some time */
     unsigned top;       /**< length of the top lists; 0: 10 */
     size_t links_bytes; /**< memory for the set of hard links before it is
                              spilled, per rank; 0: 4 MiB */

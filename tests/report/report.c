@@ -347,6 +347,42 @@ static void test_bars(void **state)
 
 /* An edge of all the weight is widest; a node in the middle of those below; one
  * that is in a circle is in the table only. */
+static void test_tiles(void **state)
+{
+    (void)state;
+    static const char *const labels[] = {"/data", "a</script>b", "c"};
+    static const char *const classes[] = {"young", "old"};
+    static const int parents[] = {-1, 0, 0}, wrong[] = {-1, 2, 0};
+    static const double values[] = {30, 20, 10};
+    static const unsigned char of[] = {0, 1, 0};
+    const struct poise_tiles_colouring way = {"age", classes, 2, of};
+    struct poise_page *page;
+    struct poise_buf out = {0};
+    assert_int_equal(poise_page_create("P", NULL, &page), 0);
+    struct poise_tiles tiles = {"T", labels, wrong, values,
+                                3,   &way,   1,     POISE_UNIT_BYTES};
+    assert_int_equal(poise_page_tiles(page, &tiles), -EINVAL);
+    tiles.parents = parents;
+    assert_int_equal(poise_page_tiles(page, &tiles), 0);
+    assert_int_equal(poise_page_tiles(page, &tiles), 0);
+    assert_int_equal(poise_page_html(page, &out), 0);
+    const char *html = poise_buf_str(&out);
+    /* Data for the script, which no name of a file can end. */
+    const char *first = strstr(html, "poiseTiles('t1',{");
+    assert_non_null(first);
+    assert_non_null(strstr(first, "\"a\\u003c/script>b\""));
+    assert_non_null(strstr(first, "\"p\":[-1,0,0]"));
+    assert_non_null(strstr(first, "\"of\":[0,1,0]"));
+    assert_non_null(strstr(html, "<td>/data/c</td><td class=\"r\">10 B</td>"));
+    /* The script is there once, for both. */
+    const char *script = strstr(html, "function poiseTiles");
+    assert_non_null(script);
+    assert_null(strstr(script + 1, "function poiseTiles"));
+    assert_non_null(strstr(html, "poiseTiles('t2',"));
+    poise_buf_free(&out);
+    poise_page_destroy(page);
+}
+
 static void test_nodes(void **state)
 {
     static const char *const labels[] = {"top", "left", "right", "ring"};
@@ -582,6 +618,7 @@ int main(void)
         cmocka_unit_test(test_page),
         cmocka_unit_test(test_bars),
         cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_spans),
         cmocka_unit_test(test_heatmap),
         cmocka_unit_test(test_heatmap_blocks),

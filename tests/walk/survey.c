@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,128 @@ static void test_summary(void **state)
         survey_check(&summary, options.now_ns);
         poise_walk_summary_free(&summary);
     }
+}
+
+/* Where an entry counts, below the tree and eight levels deep at most. */
+static void folder_of(const struct item *item, char *out, size_t size)
+{
+    const char *path = item->path + strlen(survey_tree);
+    path += *path == '/';
+    snprintf(out, size, "%s", path);
+    char *end = out + strlen(out);
+    if (!S_ISDIR(item->st.st_mode)) {
+        char *slash = strrchr(out, '/');
+        end = slash ? slash : out;
+        *end = '\0';
+    }
+    int names = 0;
+    for (char *at = out; at < end; at++) {
+        names += *at == '/';
+        if (names == 8) {
+            *at = '\0';
+            break;
+        }
+    }
+}
+
+static size_t linked_entries(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < survey_truth.count; i++) {
+        const struct stat *st = &survey_truth.items[i].st;
+        count += st->st_nlink > 1 && !S_ISDIR(st->st_mode);
+    }
+    return count;
+}
+
+static void check_folders(const struct poise_walk_summary *got)
+{
+    size_t found = 0;
+    char path[PATH_MAX];
+    for (size_t i = 0; i < got->folder_count; i++) {
+        const struct poise_walk_folder *row = &got->folders[i];
+        uint64_t entries = 0, bytes = 0, ages = 0;
+        for (size_t k = 0; k < survey_truth.count; k++) {
+            const struct item *item = &survey_truth.items[k];
+            bool linked = item->st.st_nlink > 1 && !S_ISDIR(item->st.st_mode);
+            folder_of(item, path, sizeof path);
+            if (!linked && item->st.st_uid == row->uid &&
+                strcmp(path, row->path) == 0) {
+                entries++;
+                bytes += (uint64_t)item->st.st_blocks * 512;
+            }
+        }
+        for (int k = 0; k < POISE_WALK_FOLDER_AGES; k++) {
+            ages += row->age_bytes[k];
+        }
+        assert_int_equal(row->entries, entries);
+        assert_int_equal(row->allocated_bytes, bytes);
+        assert_int_equal(ages, bytes);
+        found += entries;
+    }
+    assert_true(found > 0);
+    assert_int_equal(found + linked_entries(), survey_truth.count);
+}
+
+static void test_folders(void **state)
+{
+    (void)state;
+    static const int ranks[] = {0, 1, 3};
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        struct poise_walk_survey_options options = survey_options(1 + i);
+        struct poise_walk_summary summary;
+        options.folders = true;
+        assert_int_equal(survey_run(ranks[i], &options, &summary), 0);
+        check_folders(&summary);
+        poise_walk_summary_free(&summary);
+    }
+}
+
+/* Whoever counted which part: too many folders give up as many levels. */
+static void test_many_folders(void **state)
+{
+    (void)state;
+    enum { WIDE = 40, PARTS = 3 };
+    struct poise_walk_folder *rows[2];
+    size_t counts[2];
+    for (int way = 0; way < 2; way++) {
+        struct walk_folders parts[PARTS] = {{0}};
+        for (int i = 0; i < WIDE * WIDE * WIDE; i++) {
+            int n = way ? i : WIDE * WIDE * WIDE - 1 - i;
+            char path[64];
+            snprintf(path, sizeof path, "a%d/b%d/c%d", n / WIDE / WIDE,
+                     n / WIDE % WIDE, n % WIDE);
+            const struct poise_walk_folder row = {.path = path,
+                                                  .path_len = strlen(path),
+                                                  .entries = 1,
+                                                  .allocated_bytes =
+                                                      (uint64_t)n,
+                                                  .age_bytes = {(uint64_t)n}};
+            assert_int_equal(
+                walk_folders_add(&parts[way ? i % PARTS : 0], &row), 0);
+        }
+        struct poise_buf saved = {0};
+        assert_int_equal(walk_folders_save(&parts[1], &saved), 0);
+        struct poise_reader in = poise_reader_of(saved.data, saved.len);
+        assert_int_equal(walk_folders_load(&parts[0], &in), 0);
+        assert_int_equal(walk_folders_move(&parts[0], &parts[2]), 0);
+        walk_folders_free(&parts[1]);
+        poise_buf_free(&saved);
+        walk_folders_take(&parts[0], &rows[way], &counts[way]);
+    }
+    assert_int_equal(counts[0], WIDE * WIDE);
+    assert_int_equal(counts[1], counts[0]);
+    for (size_t i = 0; i < counts[0]; i++) {
+        assert_string_equal(rows[0][i].path, rows[1][i].path);
+        assert_int_equal(rows[0][i].entries, WIDE);
+        assert_int_equal(rows[1][i].entries, WIDE);
+        assert_int_equal(rows[0][i].allocated_bytes,
+                         rows[1][i].allocated_bytes);
+        free(rows[0][i].path);
+        free(rows[1][i].path);
+    }
+    free(rows[0]);
+    free(rows[1]);
 }
 
 static void test_names_only(void **state)
@@ -94,10 +217,9 @@ static void test_wrong_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_names_only),
-        cmocka_unit_test(test_vanished),
-        cmocka_unit_test(test_wrong_use),
+        cmocka_unit_test(test_summary),      cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_many_folders), cmocka_unit_test(test_names_only),
+        cmocka_unit_test(test_vanished),     cmocka_unit_test(test_wrong_use),
     };
     return cmocka_run_group_tests_name("walk_survey", tests, survey_set_up,
                                        survey_tear_down);

@@ -4,6 +4,9 @@
 
 #include "cli/common/job.h"
 
+#include <poise/report.h>
+#include <poise/survey.h>
+
 /** A finished walk and how it was run. */
 struct cli_walk_outcome {
     const char *const *roots;
@@ -20,6 +23,9 @@ struct cli_walk_outcome {
 
 int cli_walk_text(const struct cli_walk_outcome *walk, struct poise_buf *out);
 int cli_walk_json(const struct cli_walk_outcome *walk, struct poise_buf *out);
+/** The page's first section: what folders take of the disk. */
+int cli_walk_tiles(const struct cli_walk_outcome *walk,
+                   struct poise_page *page);
 int cli_walk_page(const struct cli_walk_outcome *walk, struct poise_buf *out);
 
 /** The name of a user, or its number. */

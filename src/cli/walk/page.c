@@ -469,6 +469,7 @@ int cli_walk_page(const struct cli_walk_outcome *walk, struct poise_buf *out)
         return code;
     }
     code = figures(walk, page);
+    code = code ? code : cli_walk_tiles(walk, page);
     code = code ? code : tree_plots(walk->summary, page);
     code = code ? code : lists(walk->summary, page);
     code = code ? code : engine_plots(walk, page);

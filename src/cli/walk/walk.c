@@ -138,6 +138,7 @@ static void survey_options(const struct values *values, int argc, char **argv,
     out->top = (unsigned)values->top;
     out->output = values->output;
     out->format = format_of(values);
+    out->folders = values->report != NULL;
     out->error = cli_error_hook;
 }
 

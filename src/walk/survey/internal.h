@@ -125,6 +125,46 @@ static inline int walk_record_compare(const uint64_t *a, const uint64_t *b,
     return 0;
 }
 
+/* ---- what folders hold (folders.c) -------------------------------------- */
+
+enum { WALK_FOLDERS_MOST = 1 << 15 };
+
+/** Rows by folder and owner. Zero-initialised is empty. */
+struct walk_folders {
+    struct poise_walk_folder *slots; /**< owned; path NULL: free */
+    size_t slot_count, count;
+    uint32_t lost; /**< levels that were given up to have fewer rows */
+};
+/** Entries of one folder and owner that came one after the other. */
+struct walk_folder_run {
+    const struct poise_walk_dir *dir; /**< only to be compared */
+    struct poise_walk_folder sum;
+    struct poise_buf path;
+};
+void walk_folders_free(struct walk_folders *folders);
+/** Add a row; its path is copied. */
+int walk_folders_add(struct walk_folders *folders,
+                     const struct poise_walk_folder *what);
+/** Give up `lost` levels, if not yet done. */
+int walk_folders_lose(struct walk_folders *folders, uint32_t lost);
+/** Add all of `from` to `to`, and empty it. */
+int walk_folders_move(struct walk_folders *to, struct walk_folders *from);
+int walk_folders_save(const struct walk_folders *folders,
+                      struct poise_buf *out);
+int walk_folders_load(struct walk_folders *folders, struct poise_reader *in);
+/** Count an entry into `run`, and what was in it before into `folders` where
+ * this one belongs elsewhere. */
+int walk_folders_count(struct walk_folders *folders,
+                       struct walk_folder_run *run,
+                       const struct poise_walk_entry *entry, uint32_t uid,
+                       uint64_t allocated_bytes, unsigned age);
+/** What is in `run` into `folders`. */
+int walk_folders_flush(struct walk_folders *folders,
+                       struct walk_folder_run *run);
+/** Moves the rows out, in the order of the summary. */
+void walk_folders_take(struct walk_folders *folders,
+                       struct poise_walk_folder **out, size_t *count);
+
 /* ---- top lists and owners (top.c) --------------------------------------- */
 
 struct walk_top_item {
@@ -345,6 +385,7 @@ struct walk_figures {
     uint64_t deepest, widest;
     struct walk_owners owners;
     struct walk_top files, directories;
+    struct walk_folders folders;
 };
 
 /** What one worker counts. */
@@ -361,12 +402,13 @@ struct walk_tally {
     const struct poise_walk_dir *tied_dir;
     uint64_t tied_size;
     bool tied_is_beaten;
+    struct walk_folder_run run; /**< of folders */
     int error; /**< of a commit; reported by the next visit, and by save */
 };
 
 /** What a rank counts. */
 struct walk_count {
-    bool names_only;
+    bool names_only, folders, without_folders;
     unsigned top;
     int64_t now_ns;
     uint64_t id_base, id_next; /**< ids of directories: base + rank + 1, then

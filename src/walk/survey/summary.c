@@ -38,6 +38,8 @@ static int add_figures(struct walk_figures *to, struct walk_figures *from)
     int next = walk_top_move(&to->files, &from->files);
     code = code < 0 ? code : next;
     next = walk_top_move(&to->directories, &from->directories);
+    code = code < 0 ? code : next;
+    next = walk_folders_move(&to->folders, &from->folders);
     return code < 0 ? code : next;
 }
 
@@ -126,7 +128,8 @@ static int take_lists(struct poise_reader *in, void *arg)
     struct walk_figures *figures = arg;
     int code = walk_owners_load(&figures->owners, in);
     code = code < 0 ? code : walk_top_load(&figures->files, in);
-    return code < 0 ? code : walk_top_load(&figures->directories, in);
+    code = code < 0 ? code : walk_top_load(&figures->directories, in);
+    return code < 0 ? code : walk_folders_load(&figures->folders, in);
 }
 
 static int gather_lists(struct poise_world *world, struct walk_figures *figures)
@@ -135,9 +138,11 @@ static int gather_lists(struct poise_world *world, struct walk_figures *figures)
     walk_owners_save(&figures->owners, &mine);
     walk_top_save(&figures->files, &mine);
     walk_top_save(&figures->directories, &mine);
+    walk_folders_save(&figures->folders, &mine);
     walk_owners_free(&figures->owners);
     walk_top_free(&figures->files);
     walk_top_free(&figures->directories);
+    walk_folders_free(&figures->folders);
     int code = gather(world, &mine, take_lists, figures);
     poise_buf_free(&mine);
     return code;
@@ -256,7 +261,9 @@ static void fill_counts(const struct walk_figures *figures,
 static int fill(struct walk_count *count, struct poise_walk_summary *out)
 {
     struct walk_figures *figures = &count->loaded;
-    *out = (struct poise_walk_summary){.with_metadata = !count->names_only};
+    *out =
+        (struct poise_walk_summary){.with_metadata = !count->names_only,
+                                    .without_folders = count->without_folders};
     fill_counts(figures, out);
     int code = fill_top(&figures->files, &out->files, &out->file_count);
     code = code < 0 ? code
@@ -274,6 +281,7 @@ static int fill(struct walk_count *count, struct poise_walk_summary *out)
     out->owner_count = figures->owners.count;
     figures->owners.items = NULL;
     figures->owners.count = 0;
+    walk_folders_take(&figures->folders, &out->folders, &out->folder_count);
     return 0;
 }
 
@@ -309,6 +317,10 @@ void poise_walk_summary_free(struct poise_walk_summary *summary)
     for (size_t i = 0; i < summary->directory_count; i++) {
         free(summary->directories[i].path);
     }
+    for (size_t i = 0; i < summary->folder_count; i++) {
+        free(summary->folders[i].path);
+    }
+    free(summary->folders);
     free(summary->files);
     free(summary->directories);
     free(summary->owners);

@@ -421,6 +421,7 @@ static int begin(struct survey *survey)
                                                     : LINKS_BYTES,
                                survey->links_path, survey->pieces_path);
     count->names_only = options->names_only;
+    count->folders = options->folders && !options->names_only;
     count->now_ns = survey->now_ns;
     count->rank = survey->rank;
     count->size = survey->size;

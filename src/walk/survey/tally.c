@@ -62,6 +62,7 @@ void walk_figures_free(struct walk_figures *figures)
     walk_owners_free(&figures->owners);
     walk_top_free(&figures->files);
     walk_top_free(&figures->directories);
+    walk_folders_free(&figures->folders);
 }
 
 static void tally_free(struct walk_tally *tally)
@@ -73,6 +74,7 @@ static void tally_free(struct walk_tally *tally)
     walk_figures_free(&tally->committed);
     poise_buf_free(&tally->links);
     poise_buf_free(&tally->path);
+    poise_buf_free(&tally->run.path);
     for (size_t i = 0; i < tally->piece_count; i++) {
         free(tally->pieces[i].path);
     }
@@ -242,13 +244,16 @@ static int offer(struct walk_tally *tally, const struct poise_walk_entry *entry,
     return offer_to(tally, &tally->committed.files, &tally->delta.files, item);
 }
 
+static const unsigned folder_ages[POISE_WALK_AGE_BINS] = {
+    0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3};
+
 static int count_metadata(struct walk_count *count, struct walk_tally *tally,
                           const struct poise_walk_entry *entry,
                           const struct statx *st)
 {
     bool regular = entry->type == DT_REG;
     uint64_t bytes = st->stx_blocks * 512;
-    unsigned age = regular ? age_bin(count->now_ns, st) : 0;
+    unsigned age = regular || count->folders ? age_bin(count->now_ns, st) : 0;
     unsigned depth = entry->depth < POISE_WALK_DEPTH_BINS
                          ? entry->depth
                          : POISE_WALK_DEPTH_BINS - 1;
@@ -281,6 +286,13 @@ static int count_metadata(struct walk_count *count, struct walk_tally *tally,
         bump(tally, WALK_C_SIZE_BYTES + bin, st->stx_size);
         bump(tally, WALK_C_AGES + age, 1);
         bump(tally, WALK_C_AGE_BYTES + age, st->stx_size);
+    }
+    if (count->folders) {
+        int code = walk_folders_count(&tally->delta.folders, &tally->run, entry,
+                                      st->stx_uid, bytes, folder_ages[age]);
+        if (code < 0) {
+            return code;
+        }
     }
     return walk_owners_add(&tally->delta.owners, st->stx_uid, 1, bytes);
 }
@@ -483,6 +495,12 @@ void walk_count_commit(struct walk_count *count, struct walk_tally *tally)
         code = walk_top_move(&to->directories, &delta->directories);
         failed = failed ? failed : code;
     }
+    if (count->folders) {
+        code = walk_folders_flush(&delta->folders, &tally->run);
+        failed = failed ? failed : code;
+        code = walk_folders_move(&to->folders, &delta->folders);
+        failed = failed ? failed : code;
+    }
     if (tally->links.len || tally->piece_count) {
         code = commit_sets(count, tally);
         failed = failed ? failed : code;
@@ -535,6 +553,40 @@ static int save_sets(struct walk_count *count, struct poise_buf *out)
     return code;
 }
 
+/* Behind all else, where those who do not know of them find nothing. */
+static int save_folders(struct walk_count *count, struct poise_buf *out)
+{
+    struct walk_tally **all =
+        __atomic_load_n(&count->tallies, __ATOMIC_ACQUIRE);
+    unsigned workers =
+        all ? __atomic_load_n(&count->tally_count, __ATOMIC_ACQUIRE) : 0;
+    unsigned tallies = 0;
+    for (unsigned i = 0; i < workers; i++) {
+        tallies += __atomic_load_n(&all[i], __ATOMIC_ACQUIRE) != NULL;
+    }
+    poise_buf_varint(out, tallies + 1);
+    walk_folders_save(&count->loaded.folders, out);
+    for (unsigned i = 0; i < workers && tallies > 0; i++) {
+        struct walk_tally *tally = __atomic_load_n(&all[i], __ATOMIC_ACQUIRE);
+        if (tally) {
+            walk_folders_save(&tally->committed.folders, out);
+            tallies--;
+        }
+    }
+    return out->error;
+}
+
+static int load_folders(struct walk_count *count, struct poise_reader *in)
+{
+    uint64_t parts = poise_reader_left(in) ? poise_reader_varint(in) : 0;
+    int code = in->error;
+    count->without_folders |= parts == 0;
+    for (uint64_t i = 0; i < parts && code == 0; i++) {
+        code = walk_folders_load(&count->loaded.folders, in);
+    }
+    return code;
+}
+
 int walk_count_save(struct walk_count *count, struct poise_buf *out)
 {
     unsigned workers = 0, tallies = 0;
@@ -570,6 +622,7 @@ int walk_count_save(struct walk_count *count, struct poise_buf *out)
         code = walk_inventory_save(&count->inventory, rows, tallies, out);
     }
     free(some);
+    code = code < 0 || !count->folders ? code : save_folders(count, out);
     return code < 0 ? code : out->error;
 }
 
@@ -607,6 +660,7 @@ int walk_count_load(struct walk_count *count, const void *saved, size_t len)
     if (code == 0 && count->inventory.output) {
         code = walk_inventory_load(&count->inventory, &in);
     }
+    code = code < 0 ? code : load_folders(count, &in);
     if (code == 0 && poise_reader_left(&in)) {
         code = -EBADMSG;
     }

@@ -164,6 +164,8 @@ int copy_place_make(struct copy_worker *w,
 /** During leave of a directory: whether copy_place_make made it. Tells the
  * directory above what of those above it was made. */
 bool copy_place_was_made(const struct poise_walk_entry *entry);
+/** Whether a copy made this directory so, and ended before it was whole. */
+bool copy_place_is_begun(const struct copy_place *place);
 /** Open a directory by a path of any length below `fd`, following no symbolic
  * link. Negative errno, not recorded. */
 int copy_open_below(int fd, const char *path, size_t len);

@@ -145,6 +145,19 @@ bool copy_place_was_made(const struct poise_walk_entry *entry)
     return marks & made_mark(entry->depth);
 }
 
+/* Of a directory that is made, until all is in it: nobody else gives it, so
+ * that a copy that was killed leaves word of what it made. */
+#define BEGUN_MODE (S_ISVTX | 0700)
+
+bool copy_place_is_begun(const struct copy_place *place)
+{
+    struct stat st;
+
+    return fstatat(place->fd, place->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           (st.st_mode & ~(mode_t)(S_IFMT | S_ISGID)) == BEGUN_MODE;
+}
+
 /* From the root on: what is there is entered, the rest is made. */
 int copy_place_make(struct copy_worker *w, const struct poise_walk_entry *entry)
 {
@@ -170,7 +183,7 @@ int copy_place_make(struct copy_worker *w, const struct poise_walk_entry *entry)
         const char *name = i == 0 ? place : poise_walk_dir_name(line[i]);
         int next;
 
-        if (mkdirat(fd, name, 0700) == 0) {
+        if (mkdirat(fd, name, BEGUN_MODE) == 0) {
             copy_count_directory(w);
             poise_walk_mark(entry->dir, made_mark(i));
         } else if (errno != EEXIST) {

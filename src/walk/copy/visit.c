@@ -463,6 +463,7 @@ int copy_leave(struct poise_walk_entry *entry, void *arg)
 {
     struct copy_worker *w = copy_worker(arg, entry->worker);
     struct copy_place place;
+    bool others;
     int code;
 
     if (!w) {
@@ -475,11 +476,12 @@ int copy_leave(struct poise_walk_entry *entry, void *arg)
     if (entry->type != DT_DIR) {
         return copy_chunks_leave(w, entry);
     }
-    if (is_others(w, entry)) {
-        return 0;
-    }
+    others = is_others(w, entry);
     code = copy_place(w, entry, &place);
-    if (code == 0 && is_directory(&place)) {
+    if (others && code != -ENOMEM &&
+        (code < 0 || !copy_place_is_begun(&place))) {
+        code = 0;
+    } else if (code == 0 && is_directory(&place)) {
         code = leave_directory(w, entry, &place);
         w->counts.unfinished -= !w->copy->options->filter;
     } else if (code == -ENOENT) {

@@ -32,6 +32,11 @@ enum poise_copy_action {
     POISE_COPY_DELETED,
 };
 
+/** How far a copy is. */
+struct poise_copy_bytes {
+    uint64_t found, copied;
+};
+
 struct poise_copy_options {
     /** Roots are the sources; pool, one_file_system and descriptors as there.
      * The rest of it is the copy's own. */
@@ -61,6 +66,9 @@ struct poise_copy_options {
     int (*error)(struct poise_worker *worker, const struct poise_error *err,
                  void *arg);
     void (*progress)(const struct poise_pool_stats *stats, void *arg);
+    /** Set before each call of `progress`: bytes of data of the files that this
+     * process found, and of these that are at the target. NULL: not wanted. */
+    struct poise_copy_bytes *bytes;
     /** On rank 0, for each path of a target: what happened to it, or would. One
      * call at a time. NULL: nobody asks. Negative ends the copy. */
     int (*said)(enum poise_copy_action action, const char *path, size_t len,

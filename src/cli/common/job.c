@@ -108,10 +108,8 @@ struct poise_world *cli_job_world(const struct cli_job *job)
     return job->size > 1 ? job->world : NULL;
 }
 
-/* Entries per second, of late: from one call to the next, smoothed over about
- * a second. */
-static uint64_t progress_rate(struct cli_progress *progress, uint64_t entries,
-                              uint64_t now_ns)
+uint64_t cli_progress_rate(struct cli_progress *progress, uint64_t entries,
+                           uint64_t now_ns)
 {
     if (now_ns > progress->then_ns && entries >= progress->entries) {
         double rate = (double)(entries - progress->entries) * 1e9 /
@@ -129,7 +127,8 @@ void cli_progress_hook(const struct poise_pool_stats *stats, void *arg)
 {
     struct cli_job *job = arg;
     struct poise_buf out = {0};
-    uint64_t rate = progress_rate(&job->line, stats->sum.done, stats->wall_ns);
+    uint64_t rate =
+        cli_progress_rate(&job->line, stats->sum.done, stats->wall_ns);
 
     /* The first call tells where a resumed walk begins. */
     if (job->line.calls++ == 0) {

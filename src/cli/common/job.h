@@ -110,6 +110,10 @@ int cli_job_start(struct cli_job *job, const char *name,
 void cli_job_end(struct cli_job *job);
 /** The world for poise_walk_*: NULL if this process is alone. */
 struct poise_world *cli_job_world(const struct cli_job *job);
+/** Entries (or bytes) per second, of late: from one call to the next, smoothed
+ * over about a second. */
+uint64_t cli_progress_rate(struct cli_progress *progress, uint64_t entries,
+                           uint64_t now_ns);
 /** The hook for struct poise_walk_hooks and its kin, where job->progress;
  * `arg` is the job. */
 void cli_progress_hook(const struct poise_pool_stats *stats, void *arg);

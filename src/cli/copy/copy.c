@@ -128,6 +128,8 @@ struct run {
     bool is_copy; /* the target, not a folder of copies: it was not there, and
                      from now on only -T says so */
     struct poise_buf lines;
+    struct poise_copy_bytes bytes;   /* of this process */
+    struct cli_progress bytes_shown; /* how they grew of late */
 };
 
 /* ---- words --------------------------------------------------------------- */
@@ -425,11 +427,46 @@ static int error_hook(struct poise_worker *worker,
     return cli_error_hook(worker, err, &run->job);
 }
 
+/* Bytes, how fast they go, and how long the rest takes: at least, while there
+ * are directories that were not read. */
+static void show_bytes(struct run *run, const struct poise_pool_stats *stats)
+{
+    const struct poise_copy_bytes *bytes = &run->bytes;
+    struct poise_buf out = {0};
+    uint64_t rate =
+        cli_progress_rate(&run->bytes_shown, bytes->copied, stats->wall_ns);
+
+    if (run->bytes_shown.calls++ == 0 || bytes->found == 0) {
+        return;
+    }
+    poise_buf_puts(&out, "; ");
+    poise_human_bytes(&out, bytes->copied);
+    poise_buf_puts(&out, " of ");
+    poise_human_bytes(&out, bytes->found);
+    poise_buf_puts(&out, ", ");
+    poise_human_bytes(&out, rate);
+    poise_buf_puts(&out, "/s");
+    if (rate > 0 && bytes->found > bytes->copied) {
+        poise_buf_puts(&out,
+                       stats->sum.tasks_queued > 0 ? ", at least " : ", ");
+        poise_human_ns(&out, (uint64_t)((double)(bytes->found - bytes->copied) *
+                                        1e9 / (double)rate));
+        poise_buf_puts(&out, " left");
+    }
+    if (!out.error) {
+        (void)!write(STDERR_FILENO, out.data, out.len);
+    }
+    poise_buf_free(&out);
+}
+
 static void progress_hook(const struct poise_pool_stats *stats, void *arg)
 {
     struct run *run = arg;
 
     cli_progress_hook(stats, &run->job);
+    if (run->job.size == 1) {
+        show_bytes(run, stats);
+    }
 }
 
 static int copy(const struct values *values, struct poise_walk_filter *filter,
@@ -479,6 +516,7 @@ static int copy(const struct values *values, struct poise_walk_filter *filter,
         return status;
     }
     asked.progress = run.job.progress ? progress_hook : NULL;
+    asked.bytes = &run.bytes;
     code = poise_copy_run(cli_job_world(&run.job), &asked, &run.result);
     cli_progress_wipe(run.job.progress);
     if (run.job.rank == 0 && run.lines.len > 0 && flush(&run) < 0) {

@@ -93,7 +93,9 @@ static void add_bytes(struct copy_worker *w, const struct entry_copied *copied)
     __atomic_store_n(&w->counts.bytes, w->counts.bytes + copied->bytes,
                      __ATOMIC_RELAXED);
     w->counts.cloned_bytes += copied->cloned;
-    w->counts.resumed_bytes += copied->resumed;
+    __atomic_store_n(&w->counts.resumed_bytes,
+                     w->counts.resumed_bytes + copied->resumed,
+                     __ATOMIC_RELAXED);
     w->counts.retries += copied->retries;
 }
 
@@ -196,6 +198,8 @@ static int copy_opened(struct copy_worker *w, struct poise_walk_entry *entry,
             return link < 0 ? copy_failed(w, entry, link) : 0;
         }
     }
+    __atomic_store_n(&w->found_bytes, w->found_bytes + source->stx.stx_size,
+                     __ATOMIC_RELAXED);
     if (source->stx.stx_size >= 2 * chunk_bytes(w->copy) &&
         !source->unsettled) {
         int code = copy_now(w, entry, source, place, true);

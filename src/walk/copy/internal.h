@@ -64,7 +64,9 @@ struct copy;
 struct copy_worker {
     struct copy *copy;
     struct entry_copier copier;
-    struct poise_copy_counts counts; /* bytes and files: __atomic stores */
+    /* bytes, resumed_bytes and files: __atomic stores */
+    struct poise_copy_counts counts;
+    uint64_t found_bytes; /* the same: of files that are to be copied */
     struct poise_buf memory, path;
     struct poise_walk_entry *entry; /* in hand, for those who are asked */
     int parent_fd;                  /* of a root's place; -1: none is open */

@@ -115,11 +115,29 @@ static void take_sample(struct copy *copy, uint64_t now)
     copy->sample_count = n + 1;
 }
 
+static void tell_bytes(const struct copy *copy, struct poise_copy_bytes *out)
+{
+    const struct copy_worker *all =
+        __atomic_load_n(&copy->workers, __ATOMIC_ACQUIRE);
+
+    *out = (struct poise_copy_bytes){0};
+    for (unsigned i = 0; all && i < copy->worker_count; i++) {
+        const struct poise_copy_counts *counts = &all[i].counts;
+        out->found += __atomic_load_n(&all[i].found_bytes, __ATOMIC_RELAXED);
+        out->copied +=
+            __atomic_load_n(&counts->bytes, __ATOMIC_RELAXED) +
+            __atomic_load_n(&counts->resumed_bytes, __ATOMIC_RELAXED);
+    }
+}
+
 static void progress(const struct poise_pool_stats *stats, void *arg)
 {
     struct copy *copy = arg;
 
     take_sample(copy, stats->wall_ns);
+    if (copy->options->bytes) {
+        tell_bytes(copy, copy->options->bytes);
+    }
     if (copy->options->progress && copy->rank == 0) {
         copy->options->progress(stats, copy->options->arg);
     }

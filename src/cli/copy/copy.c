@@ -320,8 +320,9 @@ static void say_interrupted(const struct run *run)
 
     cli_say("copy",
             "what has its name is whole: %llu files; %llu directories were "
-            "begun and not finished, and others not begun; the same with "
-            "%s--resume goes on",
+            "begun and not finished, and others not begun; files that are "
+            "not whole are named " POISE_WALK_TEMPORARY
+            "...; the same with %s--resume goes on",
             (unsigned long long)all->files, (unsigned long long)all->unfinished,
             run->is_copy ? "-T " : "");
 }

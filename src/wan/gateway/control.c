@@ -232,7 +232,9 @@ static int ask(const struct poise_wan_testbed *testbed, const char *request,
     if (fd >= 0 &&
         connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
         send(fd, request, strlen(request), MSG_NOSIGNAL) >= 0) {
-        got = recv(fd, answer, sizeof answer - 1, 0);
+        do { /* a stop ends a wait that has a limit, too */
+            got = recv(fd, answer, sizeof answer - 1, 0);
+        } while (got < 0 && errno == EINTR);
         errno = got == 0 ? ECONNRESET : errno;
     }
     if (got <= 0) {

@@ -23,8 +23,10 @@ static const struct poise_option options[] = {
      .help = "distances of the nodes from their successors, numbers of 64 bits "
              "(default: 1 each)",
      .offset = offsetof(struct values, weights)},
-    {POISE_OPTION_FLAG, 'c', "check",
+    {POISE_OPTION_FLAG, .name = "check",
      .help = "do not rank: see whether OUT holds the ranks of IN",
+     .offset = offsetof(struct values, check)},
+    {POISE_OPTION_FLAG, 'c', .renamed = "--check",
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_EXTMEM_OPTIONS(struct values, disk),

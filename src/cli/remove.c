@@ -21,7 +21,7 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is removed"},
-    {POISE_OPTION_FLAG, .name = "dry-run",
+    {POISE_OPTION_FLAG, 'n', "dry-run",
      .help = "remove nothing; list on stdout what would be removed",
      .offset = offsetof(struct values, dry_run)},
     {POISE_OPTION_FLAG, 'f', "force",

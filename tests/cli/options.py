@@ -18,6 +18,7 @@ POISE, ROOT = sys.argv[1:3]
 HEADS = {"words": ["Option", "Letter", "Argument", "Default", "Commands",
                    "Meaning"],
          "exceptions": ["Command", "Option", "Letter", "Argument", "Reason"],
+         "imitated": ["Command", "Option", "Letter", "Argument", "As"],
          "renamed": ["Old", "Now", "Commands"]}
 # Commands that all have the word.
 ALL = "all"
@@ -68,7 +69,8 @@ class Check:
         self.old = [o for o in options if o.renamed]
         self.commands = {o.command for o in options}
         self.exceptions = {}
-        for command, name, letter, argument, reason in rows["exceptions"]:
+        for command, name, letter, argument, reason in \
+                rows["exceptions"] + rows["imitated"]:
             self.exceptions[command, code(name)] = (code(letter), argument)
             if not reason:
                 self.say(f"the exception {command} {name} has no reason")

@@ -129,8 +129,9 @@ static const struct poise_option options[] = {
      .help = "... as a NumPy array instead of text",
      .offset = offsetof(struct cli_bfs_values, binary)},
     {POISE_OPTION_FLAG, .name = "components",
-     .help = "count the connected components, and bound the diameter of the "
-             "first root's from below",
+     .help =
+         "count the connected components (a vertex without edges is one), and "
+         "bound the diameter of the first root's from below",
      .offset = offsetof(struct cli_bfs_values, components)},
     {POISE_OPTION_LIST, .name = "model", .arg = "KEY=VALUE,...",
      .help = "also print what a model says of a machine of nodes=N, of "

@@ -46,7 +46,8 @@ struct poise_flow_range {
 };
 
 /** A rectangle of blocks over a range of versions; a whole file has this shape
- * too. Nothing in it is negative. */
+ * too. Nothing in it is negative. Where versions mean nothing, as in a plain
+ * graph of tasks, a file leaves them 0, 0: it has the version 0 alone. */
 struct poise_flow_chunk {
     uint32_t file;
     unsigned dims; /**< of the data: 1 or more */
@@ -80,6 +81,58 @@ enum poise_flow_direction {
     POISE_FLOW_FORWARD   /**< the blocks that are computed from this one */
 };
 
+/** What blocks of one file need of another one, or of the same: from this both
+ * lists follow, and no callback is to be written. Everything in it is borrowed.
+ */
+enum poise_flow_kind {
+    /** The blocks at `offsets` from the own index: a stencil of any shape. */
+    POISE_FLOW_OFFSETS,
+    /** The own index, and along each dimension those up to `reach` away. */
+    POISE_FLOW_CROSS,
+    /** The own index, and all that are up to `reach` away in each dimension. */
+    POISE_FLOW_BOX,
+    /** The ones before along each dimension, up to `reach` away: with `back` 0
+     * a wavefront. */
+    POISE_FLOW_WAVEFRONT,
+    /** All blocks: all to one, all to all. */
+    POISE_FLOW_ALL,
+    /** Block i needs i * reach + 1 to i * reach + reach of the first dimension,
+     * with the same other indices: with `back` 0 a tree whose root is 0. */
+    POISE_FLOW_TREE
+};
+struct poise_flow_pattern {
+    enum poise_flow_kind kind;
+    uint32_t file; /**< blocks of this file need ... */
+    uint32_t of;   /**< ... blocks of this one */
+    int64_t back;  /**< so many versions before theirs; what is before the first
+                        version is not needed */
+    int64_t reach; /**< 0: 1, but 2 for trees */
+    const int64_t (*offsets)[POISE_FLOW_DIMS_MOST]; /**< [offset_count] */
+    size_t offset_count;
+    bool torus; /**< beyond the last index comes the first one; else what is
+                     beyond is not needed */
+};
+struct poise_flow_file;
+/** Append what patterns say of a block, in one direction, each once: for
+ * callbacks that have more to say. `files` are the job's. 0 or negative. */
+POISE_API int poise_flow_pattern_list(const struct poise_flow_file *files,
+                                      const struct poise_flow_pattern *patterns,
+                                      size_t count,
+                                      const struct poise_flow_address *block,
+                                      enum poise_flow_direction direction,
+                                      struct poise_flow_list *out);
+
+/** Which lists the callback `depend` gives. */
+enum poise_flow_gives {
+    POISE_FLOW_GIVES_BOTH,
+    /* Only one; the other is derived from it. It is called with no task, also
+     * for blocks of other nodes, and always knows. With several versions that
+     * costs each node a call for every block of a version, unless the job is
+     * `uniform`, or has one version: then as many once. */
+    POISE_FLOW_GIVES_BACKWARD,
+    POISE_FLOW_GIVES_FORWARD
+};
+
 /** What makes a job. Callbacks run in any thread of any node, several at a
  * time; they keep no state and their results depend on their arguments and on
  * the blocks that they read alone. Negative codes end the job. */
@@ -92,7 +145,7 @@ struct poise_flow_app {
      * agree: a is in backward(b) exactly if b is in forward(a); else nothing
      * goes wrong, but blocks are computed again that were freed too early. A
      * block that nobody depends on is a result of the job. Must be quick: the
-     * node waits.
+     * node waits. NULL: `patterns` say all.
      */
     int (*depend)(struct poise_flow_task *task,
                   const struct poise_flow_address *block,
@@ -105,6 +158,18 @@ struct poise_flow_app {
     int (*compute)(struct poise_flow_task *task,
                    const struct poise_flow_address *block,
                    const struct poise_flow_chunk *file, void *arg);
+    const struct poise_flow_pattern *patterns; /**< [pattern_count] without
+                                                    depend */
+    size_t pattern_count;
+    enum poise_flow_gives gives; /**< what depend gives */
+    /** With one list: no dependency goes further than so many versions; 0: 1.
+     * One that does is told (-ERANGE). */
+    int64_t reach;
+    /** The lists of a block are those of the same block of every other version,
+     * moved; what is before the first or after the last version is left out.
+     * Then they are asked for once and kept: 12 bytes for each dependency of a
+     * version and direction, shared by the nodes of a host. */
+    bool uniform;
     /* The order in which a node prefers to compute the blocks of a chunk: an
      * iterator. All three, or NULL: version by version, blocks that other nodes
      * wait for first. Addresses outside of the node's part are passed over,
@@ -141,11 +206,21 @@ POISE_API int poise_flow_write(struct poise_flow_task *task,
                                const struct poise_flow_address *to, void *data,
                                size_t len);
 /** The block at an address. -EAGAIN (no error set) if it is not here, as can
- * happen with blocks that are not among the dependencies; -ERANGE if it can
+ * happen with blocks that are not among the dependencies; -EILSEQ if it is not
+ * among them and the job names patterns or gives one list; -ERANGE if it can
  * never be. */
 POISE_API int poise_flow_read(struct poise_flow_task *task,
                               const struct poise_flow_address *from,
                               struct poise_flow_view *out);
+/** The block at an offset from `block` ([dims] of its file, whose shape is
+ * `file`), `back` versions before it. With `torus` the last index is followed
+ * by the first one. Beyond the file there is nothing: 0, and a view without
+ * data. Else as poise_flow_read. */
+POISE_API int poise_flow_read_near(struct poise_flow_task *task,
+                                   const struct poise_flow_address *block,
+                                   const struct poise_flow_chunk *file,
+                                   int64_t back, const int64_t *offset,
+                                   bool torus, struct poise_flow_view *out);
 /** Whether a block was computed as far as this node knows: 1 or 0, -ERANGE.
  * Fetches nothing. */
 POISE_API int poise_flow_exists(struct poise_flow_task *task,
@@ -183,6 +258,12 @@ struct poise_flow_file {
     /** Assign so many versions at a time, each time by what was measured; 0:
      * all of them at the beginning. With parts: these cover the first ones. */
     int64_t adapt;
+    /** Cut the only version of the job's only file into so many stages of as
+     * many blocks each, in an order in which they can be computed. Each of them
+     * is a version to all else in here (adapt, window, lines, plans, marks),
+     * but not to callbacks. Without parts and iterators. 0: not, but 32 where
+     * `adapt` is given. */
+    int64_t stages;
 };
 
 /** Everything in it is borrowed and stays as it is during the run. */
@@ -382,6 +463,18 @@ struct poise_flow_options {
 POISE_API int poise_flow_run(const struct poise_flow_job *job,
                              const struct poise_flow_options *options,
                              struct poise_flow_stats *stats);
+
+/** Where poise_flow_collect puts results: blocks of one size, one after the
+ * other, row-major in their indices. */
+struct poise_flow_array {
+    const struct poise_flow_chunk *shape; /**< borrowed */
+    size_t block_bytes;
+    void *data; /**< borrowed, room for all blocks of a version */
+};
+/** An `output` for jobs whose results are one block at each place: `arg` is a
+ * struct poise_flow_array. -EPROTO with the error set for another size. */
+POISE_API int poise_flow_collect(const struct poise_flow_address *block,
+                                 const void *data, size_t len, void *arg);
 
 /* ---- programs for poise desync run -------------------------------------- */
 

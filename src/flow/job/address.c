@@ -1,5 +1,6 @@
 /* Addresses: as text, in lists, in errors. */
 #include "flow/job/job.h"
+#include "flow/job/lists.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,15 +10,23 @@ int poise_flow_address_text(const struct poise_flow_job *job,
                             const struct poise_flow_address *address,
                             struct poise_buf *out)
 {
+    struct poise_flow_address user;
+    struct poise_flow_range versions = {0, 0};
     unsigned dims = 1;
+    address = flow_lists_named(&job, address, &user);
     if (address->file < job->file_count) {
         const struct poise_flow_file *file = &job->files[address->file];
         poise_buf_puts(out, file->name ? file->name : "file");
         dims = file->shape.dims;
+        versions = flow_shape_versions(&file->shape);
     } else {
         poise_buf_printf(out, "file %u", address->file);
     }
-    poise_buf_printf(out, ":%lld[", (long long)address->version);
+    /* Of a file with the version 0 alone it says nothing. */
+    if (versions.from != 0 || versions.to != 1 || address->version != 0) {
+        poise_buf_printf(out, ":%lld", (long long)address->version);
+    }
+    poise_buf_putc(out, '[');
     for (unsigned d = 0; d < dims; d++) {
         poise_buf_printf(out, d > 0 ? ",%lld" : "%lld",
                          (long long)address->index[d]);

@@ -31,6 +31,13 @@ static inline bool flow_key_same(const struct flow_key *a,
 /** 0, or -EINVAL with the error set: dims, empty or negative ranges, more
  * places than fit. */
 int flow_shape_check(const struct poise_flow_chunk *shape, const char *name);
+/** Its versions; where the program left them 0, 0 there is one. */
+static inline struct poise_flow_range
+flow_shape_versions(const struct poise_flow_chunk *shape)
+{
+    bool none = shape->versions.from == 0 && shape->versions.to == 0;
+    return none ? (struct poise_flow_range){0, 1} : shape->versions;
+}
 /** Blocks of one version. */
 uint64_t flow_shape_places(const struct poise_flow_chunk *shape);
 bool flow_shape_holds(const struct poise_flow_chunk *shape,
@@ -41,6 +48,10 @@ uint64_t flow_shape_place(const struct poise_flow_chunk *shape,
 void flow_shape_address(const struct poise_flow_chunk *shape,
                         const struct flow_key *key,
                         struct poise_flow_address *out);
+
+/** Bring each index into its range, where the first one follows the last. */
+void flow_shape_wrap(const struct poise_flow_chunk *shape,
+                     struct poise_flow_address *at);
 
 /* ---- partitions (partition.c): which node computes what
  * -------------------------------- */

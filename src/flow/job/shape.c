@@ -84,3 +84,14 @@ void flow_shape_address(const struct poise_flow_chunk *shape,
         place /= width;
     }
 }
+
+void flow_shape_wrap(const struct poise_flow_chunk *shape,
+                     struct poise_flow_address *at)
+{
+    for (unsigned d = 0; d < shape->dims; d++) {
+        const struct poise_flow_range *range = &shape->index[d];
+        int64_t width = range->to - range->from;
+        int64_t off = (at->index[d] - range->from) % width;
+        at->index[d] = range->from + (off < 0 ? off + width : off);
+    }
+}

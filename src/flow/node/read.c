@@ -1,6 +1,8 @@
 /* What the callbacks use: making, writing and reading blocks. */
 #include "internal.h"
 
+#include "flow/job/lists.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -25,7 +27,7 @@ static void task_unlock(struct poise_flow_task *task, bool locked)
 
 unsigned poise_flow_node(const struct poise_flow_task *task)
 {
-    return task->node ? task->node->id : 0;
+    return task && task->node ? task->node->id : 0;
 }
 
 uint64_t poise_flow_ready_ns(const struct poise_flow_task *task)
@@ -75,10 +77,12 @@ int poise_flow_write(struct poise_flow_task *task,
 {
     struct flow_key key;
     struct flow_made **at = &task->made;
-    if (!task->node) {
+    struct poise_flow_address inner;
+    if (!task || !task->node) {
         return -EINVAL;
     }
-    int code = flow_key_of(task->node->job, to, &key);
+    to = flow_lists_inner(task->node->job, to, &inner);
+    int code = to ? flow_key_of(task->node->job, to, &key) : -ERANGE;
     while (*at && flow_made_data(*at) != data) {
         at = &(*at)->next;
     }
@@ -127,15 +131,33 @@ static int view_add(struct poise_flow_task *task, struct flow_block *block)
     return 0;
 }
 
+/* Of a job that names patterns or gives one list no more is needed than that
+ * says: to wait for other blocks, which may be freed and computed again, would
+ * take longer with each version. */
+static int read_unnamed(const struct poise_flow_task *task,
+                        const struct poise_flow_address *from)
+{
+    const struct poise_flow_job *job = task->node->job;
+    struct poise_buf name = {0};
+    poise_flow_address_text(job, from, &name);
+    int code = flow_error(job, EILSEQ, "compute block", &task->address,
+                          "it reads %s, which its list does not name",
+                          poise_buf_str(&name));
+    poise_buf_free(&name);
+    return code;
+}
+
 int poise_flow_read(struct poise_flow_task *task,
                     const struct poise_flow_address *from,
                     struct poise_flow_view *out)
 {
     struct flow_key key;
-    if (!task->node) {
+    struct poise_flow_address inner;
+    if (!task || !task->node) {
         return -EAGAIN;
     }
-    int code = flow_key_of(task->node->job, from, &key);
+    from = flow_lists_inner(task->node->job, from, &inner);
+    int code = from ? flow_key_of(task->node->job, from, &key) : -ERANGE;
     if (code < 0) {
         return code;
     }
@@ -145,6 +167,9 @@ int poise_flow_read(struct poise_flow_task *task,
             view_set(out, task->edges[i].block, NULL);
             return 0;
         }
+    }
+    if (task->state == FLOW_RUNNING && flow_lists_strict(task->node->job)) {
+        return read_unnamed(task, from);
     }
     if (task->hurried) {
         task->tripped = true;
@@ -165,6 +190,24 @@ int poise_flow_read(struct poise_flow_task *task,
     }
     task_unlock(task, locked);
     return code;
+}
+
+int poise_flow_read_near(struct poise_flow_task *task,
+                         const struct poise_flow_address *block,
+                         const struct poise_flow_chunk *file, int64_t back,
+                         const int64_t *offset, bool torus,
+                         struct poise_flow_view *out)
+{
+    struct poise_flow_address at = *block;
+    at.version -= back;
+    for (unsigned d = 0; d < file->dims; d++) {
+        at.index[d] += offset[d];
+    }
+    if (torus) {
+        flow_shape_wrap(file, &at);
+    }
+    *out = (struct poise_flow_view){0};
+    return flow_shape_holds(file, &at) ? poise_flow_read(task, &at, out) : 0;
 }
 
 void poise_flow_free(struct poise_flow_task *task, struct poise_flow_view *view)
@@ -197,10 +240,12 @@ int poise_flow_exists(struct poise_flow_task *task,
                       const struct poise_flow_address *address)
 {
     struct flow_key key;
-    if (!task->node) {
+    struct poise_flow_address inner;
+    if (!task || !task->node) {
         return 0;
     }
-    int code = flow_key_of(task->node->job, address, &key);
+    address = flow_lists_inner(task->node->job, address, &inner);
+    int code = address ? flow_key_of(task->node->job, address, &key) : -ERANGE;
     if (task->hurried) {
         task->tripped = true;
         return code;
@@ -219,8 +264,15 @@ int poise_flow_most_recent(struct poise_flow_task *task,
 {
     struct flow_key key;
     struct poise_flow_address any = *address;
-    if (!task->node) {
+    const struct flow_lists *lists =
+        task && task->node ? flow_lists_of(task->node->job) : NULL;
+    if (!task || !task->node) {
         return 0;
+    }
+    if (lists && lists->has_stages) {
+        any.version = lists->user.files[0].shape.versions.from;
+        *out = any;
+        return poise_flow_exists(task, &any);
     }
     if (any.file < task->node->job->file_count) {
         any.version = flow_file(task->node, any.file)->versions.from;

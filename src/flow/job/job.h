@@ -85,10 +85,11 @@ struct flow_segment {
     uint16_t *owner; /**< [places], owned */
 
     struct flow_own *own; /**< its own places; NULL: not taken over; owned */
-    _Atomic int64_t low;  /**< all own blocks below are done */
-    int64_t open_to;      /**< tasks were made below */
     /** [to - from], owned; NULL: none of its blocks is here. */
     _Atomic(struct flow_row *) *rows;
+    char apart[64];      /**< what follows changes often, and the above not */
+    _Atomic int64_t low; /**< all own blocks below are done */
+    int64_t open_to;     /**< tasks were made below */
 };
 
 /** Check a job and make the segments that hold from the start, sorted by

@@ -160,6 +160,7 @@ static int row_add(struct flow_node *node, const struct flow_key *key,
         return -ENOMEM;
     }
     *out = flow_row_block(node, key);
+    (*out)->row->whole = false; /* it may be EMPTY once more */
     return 0;
 }
 
@@ -211,6 +212,7 @@ static void block_free(struct flow_node *node, struct flow_block *block)
     block->orphaned = block->gone = false;
     atomic_store_explicit(&block->waiters, NULL, memory_order_relaxed);
     flow_life_set(&block->life, FLOW_LIFE_EMPTY);
+    flow_row_emptied(block->row, 0);
 }
 
 static void table_remove(struct flow_node *node, struct flow_block *block)

@@ -41,6 +41,12 @@ static int ask(struct flow_processor *processor, const struct flow_key *key,
 
 /* ---- small steps -------------------------------------------------------- */
 
+/* Else the node is had, or a visitor has what is the processor's. */
+static bool is_inside(const struct flow_processor *processor)
+{
+    return atomic_load_explicit(&processor->inside, memory_order_relaxed);
+}
+
 static void leave_slow(struct flow_processor *processor,
                        struct poise_flow_task *task)
 {
@@ -48,13 +54,12 @@ static void leave_slow(struct flow_processor *processor,
     processor->slow = task;
 }
 
-static void ready(struct flow_processor *processor,
-                  struct poise_flow_task *task)
+void flow_task_is_ready(struct flow_processor *processor,
+                        struct poise_flow_task *task)
 {
     struct flow_node *node = processor->node;
     struct flow_heap *heap = node->careful ? &node->ready : &processor->heap;
     task->state = FLOW_READY;
-    task->ready_ns = processor->now_ns;
     if (node->careful && node->idle > 0) {
         pthread_cond_signal(&node->work);
     }
@@ -63,6 +68,25 @@ static void ready(struct flow_processor *processor,
         leave_slow(processor, task); /* where it fails with an error */
     }
     flow_ready_tell(processor);
+}
+
+/* It goes to who has its neighbours. From inside only that one touches its own
+ * heap. */
+static void ready(struct flow_processor *processor,
+                  struct poise_flow_task *task)
+{
+    struct flow_processor *home = &processor->node->processors[task->home];
+    task->ready_ns = processor->now_ns;
+    if (home == processor || !is_inside(processor)) {
+        flow_task_is_ready(home, task);
+        return;
+    }
+    task->next = atomic_load_explicit(&home->given, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&home->given, &task->next,
+                                                  task, memory_order_release,
+                                                  memory_order_relaxed)) {
+    }
+    processor->gave = true;
 }
 
 /* A block that is EMPTY now. Its bytes. */
@@ -86,6 +110,8 @@ static uint64_t block_empty(struct flow_processor *processor,
     block->state = FLOW_UNSOUGHT;
     block->result = FLOW_NO_RESULT;
     atomic_store_explicit(&block->waiters, NULL, memory_order_relaxed);
+    flow_row_emptied(block->row,
+                     (unsigned)(processor - processor->node->processors));
     return len;
 }
 
@@ -108,12 +134,11 @@ static void add_bytes(struct flow_processor *processor, int64_t more)
     }
 }
 
+/* Only it writes that. */
 static void raise_to(_Atomic int64_t *most, int64_t value)
 {
-    int64_t found = atomic_load_explicit(most, memory_order_relaxed);
-    while (value > found && !atomic_compare_exchange_weak_explicit(
-                                most, &found, value, memory_order_relaxed,
-                                memory_order_relaxed)) {
+    if (value > atomic_load_explicit(most, memory_order_relaxed)) {
+        atomic_store_explicit(most, value, memory_order_relaxed);
     }
 }
 
@@ -131,6 +156,27 @@ static bool edges_reserve(struct poise_flow_task *task, size_t count)
     return true;
 }
 
+static bool is_done(const void *of)
+{
+    return flow_row_has_done(of);
+}
+
+static bool block_take(struct flow_processor *processor,
+                       struct flow_block *block)
+{
+    if (!block->row->whole) {
+        return flow_life_take(&block->life);
+    }
+    if (!flow_life_take_first(&block->life, is_done, block)) {
+        return false;
+    }
+    if (!(flow_life_word(&block->life) & FLOW_LIFE_HERE) && is_done(block)) {
+        add_bytes(processor, -(int64_t)drop(processor, block, false));
+        return false;
+    }
+    return true;
+}
+
 /* Reference what is on the list. False: not all of it is an own block that will
  * be written or is here. */
 static bool edges_take(struct flow_processor *processor,
@@ -143,12 +189,18 @@ static bool edges_take(struct flow_processor *processor,
     if (!edges_reserve(task, list->count)) {
         return false;
     }
-    for (; taken < list->count; taken++) {
-        struct flow_block *block =
-            flow_key_of(node->job, &list->items[taken], &key) == 0
+    for (size_t i = 0; i < list->count; i++) {
+        task->edges[i].block =
+            flow_key_of(node->job, &list->items[i], &key) == 0
                 ? flow_row_block(node, &key)
                 : NULL;
-        if (!block || block == task->block || !flow_life_take(&block->life)) {
+        if (task->edges[i].block) {
+            flow_line_fetch(task->edges[i].block);
+        }
+    }
+    for (; taken < list->count; taken++) {
+        struct flow_block *block = task->edges[taken].block;
+        if (!block || block == task->block || !block_take(processor, block)) {
             break;
         }
         task->edges[taken] = (struct flow_edge){block, task, NULL};
@@ -204,6 +256,14 @@ static void task_ask(struct flow_processor *processor,
     }
 }
 
+static void block_begin(struct flow_block *block, struct poise_flow_task *task)
+{
+    block->task = task;
+    block->state = FLOW_OPEN;
+    block->role = FLOW_OWN;
+    flow_life_open(&block->life);
+}
+
 /* Its task is one of the row's. False: it needs none, or was left. */
 static bool block_open(struct flow_processor *processor, struct flow_row *row,
                        uint32_t i)
@@ -214,7 +274,7 @@ static bool block_open(struct flow_processor *processor, struct flow_row *row,
     struct flow_key key = {row->file, row->version, row->own->mine[i]};
     bool is_new =
         flow_life_word(&block->life) == FLOW_LIFE_EMPTY && !block->more;
-    if (atomic_load_explicit(&block->done, memory_order_relaxed)) {
+    if (flow_row_has_done(block)) {
         return false;
     }
     if (!is_new || (node->early > 0 && flow_block_find(node, &key))) {
@@ -222,34 +282,92 @@ static bool block_open(struct flow_processor *processor, struct flow_row *row,
         leave_slow(processor, task);
         return false;
     }
-    flow_task_init(task, node, block, &key, i);
-    block->task = task;
-    block->state = FLOW_OPEN;
-    block->role = FLOW_OWN;
-    atomic_store_explicit(&block->life, FLOW_LIFE_OPEN, memory_order_relaxed);
+    block_begin(block, task);
     return true;
+}
+
+static void share_open(struct flow_processor *processor,
+                       const struct flow_share *share)
+{
+    struct flow_row *row = share->row;
+    struct flow_slab *slab = row->slab;
+    uint16_t home = share->home;
+    bool whole = row->whole;
+    if (whole) {
+        flow_row_share(row, home);
+    }
+    /* After the last one the row may be complete, and its slab another's. */
+    uint32_t left = share->asks;
+    for (uint32_t i = 0; left > 0; i++) {
+        if (row->own->home[i] == home && (whole || slab->asks[i])) {
+            struct flow_key key = {row->file, row->version, row->own->mine[i]};
+            left--;
+            if (whole) {
+                block_begin(&row->blocks[i], &slab->tasks[i]);
+            }
+            flow_task_init(&slab->tasks[i], processor->node, &row->blocks[i],
+                           &key, i);
+            task_ask(processor, &slab->tasks[i], &key);
+        }
+    }
+}
+
+void flow_open_shares(struct flow_processor *processor,
+                      struct flow_share *shares)
+{
+    while (shares) {
+        const struct flow_share *share = shares;
+        shares = shares->next; /* which may be another's when it is open */
+        share_open(processor, share);
+    }
+}
+
+/* Have another one ask for its share itself: so what its tasks are made of
+ * stays in its cache. */
+static void share_give(struct flow_processor *processor,
+                       struct flow_processor *to, struct flow_share *share)
+{
+    share->next = atomic_load_explicit(&to->shares, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&to->shares, &share->next,
+                                                  share, memory_order_release,
+                                                  memory_order_relaxed)) {
+    }
+    processor->gave = true;
 }
 
 int flow_open_row(struct flow_processor *processor,
                   struct flow_segment *segment, int64_t version)
 {
     struct flow_node *node = processor->node;
-    struct flow_row *row = flow_row_make(node, segment, version);
-    if (!row || (!row->slab && flow_row_slab(node, row) < 0)) {
+    struct flow_row *row = flow_row_whole(node, segment, version);
+    if (!row) {
         return -ENOMEM;
     }
-    /* All are open before one is asked for: they may need each other. */
-    for (uint32_t i = 0; i < row->own->count; i++) {
-        row->slab->tasks[i].known = block_open(processor, row, i);
+    struct flow_slab *slab = row->slab;
+    struct flow_share *own = NULL;
+    for (unsigned p = 0; p < node->threads; p++) {
+        slab->shares[p] = (struct flow_share){
+            NULL, row, row->whole ? row->own->of[p] : 0, (uint16_t)p};
     }
-    for (uint32_t i = 0; i < row->own->count; i++) {
-        struct poise_flow_task *task = &row->slab->tasks[i];
-        struct flow_key key = {row->file, version, row->own->mine[i]};
-        if (task->known) {
-            task->known = false;
-            task_ask(processor, task, &key);
+    /* All are open before one is asked for: they may need each other. */
+    for (uint32_t i = 0; !row->whole && i < row->own->count; i++) {
+        slab->asks[i] = block_open(processor, row, i);
+        slab->shares[row->own->home[i]].asks += slab->asks[i];
+    }
+    for (unsigned p = 0; p < node->threads; p++) {
+        struct flow_share *share = &slab->shares[p];
+        struct flow_processor *home = &node->processors[p];
+        if (share->asks == 0) {
+            continue;
+        }
+        if (home != processor && is_inside(processor) && !node->careful) {
+            share_give(processor, home, share);
+        } else {
+            share->next = own;
+            own = share;
         }
     }
+    flow_open_shares(processor, own);
     return 0;
 }
 
@@ -377,6 +495,14 @@ static bool count_part(struct flow_processor *processor,
     return true;
 }
 
+void flow_end_fetch(const struct poise_flow_task *task)
+{
+    flow_line_fetch(task->block);
+    for (uint32_t i = 0; i < task->edge_count && i < FLOW_FEW; i++) {
+        flow_line_fetch(task->edges[i].block);
+    }
+}
+
 /* Wake those that waited for it. */
 static void close_waiters(struct flow_processor *processor,
                           struct flow_block *block)
@@ -446,8 +572,8 @@ bool flow_end(struct flow_processor *processor, struct poise_flow_task *task,
     block->state = FLOW_HERE;
     block->task = NULL;
     more = block->made->len;
-    atomic_store_explicit(&block->done, true, memory_order_relaxed);
-    raise_to(&node->files[key.file].newest, key.version);
+    flow_row_set_done(block);
+    raise_to(&processor->parts[key.file].newest, key.version);
     flow_life_here(&block->life, uses);
     close_waiters(processor, block);
     for (uint32_t i = 0; i < task->edge_count; i++) {
@@ -459,7 +585,7 @@ bool flow_end(struct flow_processor *processor, struct poise_flow_task *task,
     processor->stats.compute_ns += took_ns;
     task_put_away(processor, task);
     processor->current = NULL;
-    if (atomic_fetch_sub_explicit(&row->left, 1, memory_order_acq_rel) == 1) {
+    if (flow_row_done(row, (uint32_t)(block - row->blocks))) {
         flow_advance(processor);
     }
     return true;

@@ -40,6 +40,17 @@
  */
 #define FLOW_OWN_LINE __attribute__((aligned(FLOW_LINE_BYTES)))
 
+/** A line that is soon to be changed: begin to get it from another cache, to
+ * have alone. To read it first would get it twice. */
+static inline void flow_line_fetch(const void *line)
+{
+#if defined __x86_64__
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 /* ---- blocks (block.c) --------------------------------------------------- */
 
 /** Another node that is to get a block. */
@@ -125,7 +136,8 @@ struct flow_block {
     bool early : 1;         /**< counted by node->early */
     bool gone : 1;          /**< a rollback took it out; freed when the last one
                                  who uses it gives it back */
-    atomic_bool done;       /**< of a row: it was computed, be it here or not */
+    _Atomic uint16_t done;  /**< of a row: the turn of it in which this one was
+                                 computed, be it here or not */
 };
 /* With the header of its data at most 128 bytes. */
 _Static_assert(sizeof(struct flow_block) + FLOW_MADE_BYTES <= 128,
@@ -151,6 +163,9 @@ struct flow_own {
     uint32_t refs;    /**< the segment and rows; changed by who has the node */
     uint32_t count;   /**< of places */
     uint64_t *mine;   /**< [count] in order of preference, owned */
+    uint16_t *home;   /**< [count] which processor is to compute it, owned:
+                           neighbours have the same one */
+    uint32_t *of;     /**< by processor: of how many places, owned */
     uint32_t index[]; /**< by place: where in `mine`; FLOW_NOT_MINE */
 };
 #define FLOW_NOT_MINE UINT32_MAX
@@ -158,16 +173,29 @@ struct flow_own {
 /** The own blocks of one version of a segment, made when it is opened. It goes
  * when the version is complete and all of them are EMPTY. */
 struct flow_row {
-    struct flow_row *next, **at; /**< in a list of the node's */
-    struct flow_own *own;        /**< referenced */
+    struct flow_own *own; /**< referenced */
     int64_t version;
     uint32_t file;
     uint32_t first_full;    /**< all blocks before it were found EMPTY */
     struct flow_slab *slab; /**< its tasks, while it is open; owned */
     bool keeps_slab;        /**< one of them runs though its block was written
                                  by another one */
-    _Atomic uint64_t left FLOW_OWN_LINE;      /**< that are not done */
+    bool whole;    /**< all blocks were EMPTY when it was opened, and are opened
+                        by whoever touches them first: so they are counted */
+    uint16_t turn; /**< counts what it was used for, from 1 on */
+    /** Of each processor, blocks that are not done; behind `blocks`. */
+    struct flow_left *of_home;
+    /* What changes while others look at the above. */
+    struct flow_row *next FLOW_OWN_LINE, **at; /**< in a list of the node's */
+    atomic_uint left; /**< of what is of_home, how many are not 0 */
     struct flow_block blocks[] FLOW_OWN_LINE; /**< by own->mine */
+};
+/** What one processor has left of a row, apart from what others have. */
+struct flow_left {
+    _Atomic uint32_t blocks FLOW_OWN_LINE;
+    /** Of a whole row: blocks that it opened, less those that it emptied: all
+     * of these together are 0, modulo 2^32, when all blocks are EMPTY. */
+    _Atomic uint32_t full;
 };
 
 /* ---- tasks (task.c) ----------------------------------------------------- */
@@ -197,6 +225,7 @@ struct poise_flow_task {
     atomic_uint missing;
     uint32_t edge_count;
     uint32_t preference; /**< of one version lower goes first */
+    uint16_t home;       /**< which processor is to run it, if it can */
     enum flow_state state;
     bool known; /**< its dependencies are all known */
     bool redo;
@@ -224,10 +253,20 @@ struct poise_flow_task {
     struct poise_flow_list more; /**< blocks that were read and not there */
 };
 
+/** What one processor has to ask for of a row that was opened. */
+struct flow_share {
+    struct flow_share *next; /**< of processor->shares */
+    struct flow_row *row;
+    uint32_t asks; /**< so many tasks of it */
+    uint16_t home;
+};
+
 /** The tasks of a row. */
 struct flow_slab {
     struct flow_slab *next; /**< of node->slabs */
     uint32_t count;
+    struct flow_share *shares; /**< by processor; behind `tasks` */
+    bool *asks; /**< by task: its dependencies are to be asked for; too */
     struct poise_flow_task tasks[];
 };
 
@@ -237,6 +276,7 @@ struct flow_slab {
 struct flow_part {
     int64_t segment; /**< its first version */
     uint64_t blocks, ns;
+    _Atomic int64_t newest; /**< greatest version of all; -1: none */
 };
 
 /** What one thread that computes has for itself: only it changes that, inside,
@@ -245,16 +285,21 @@ struct flow_processor {
     atomic_bool inside FLOW_OWN_LINE;
     atomic_bool visited; /**< another processor takes of its tasks */
     atomic_uint ready;   /**< tasks in the heap, 2 if more: for who looks */
-    struct flow_node *node;
+    /** Ready tasks that others, inside, have for it, and shares of rows that
+     * they opened. Empty while somebody has the node. */
+    _Atomic(struct poise_flow_task *) given FLOW_OWN_LINE;
+    _Atomic(struct flow_share *) shares;
+    struct flow_node *node FLOW_OWN_LINE;
     struct flow_heap heap;
     struct poise_flow_task *current; /**< taken, and not ended */
-    struct poise_flow_task *slow;    /**< whose dependencies are to be asked
-                                          for by who has the node */
-    bool settles;    /**< flow_node_settle has something to do */
-    bool completes;  /**< a segment came to its end */
-    uint64_t now_ns; /**< clock_ns, when it came in */
-    int64_t forgot;  /**< as node->forgot */
-    int64_t bytes;   /**< to be added to node->bytes */
+    struct poise_flow_task *slow; /**< whose dependencies are to be asked
+                                       for by who has the node */
+    bool settles;                 /**< flow_node_settle has something to do */
+    bool completes;               /**< a segment came to its end */
+    bool gave;                    /**< something to another one */
+    uint64_t now_ns;              /**< clock_ns, when it came in */
+    int64_t forgot;               /**< as node->forgot */
+    int64_t bytes;                /**< to be added to node->bytes */
     struct poise_flow_node_stats stats; /**< not yet among the node's */
     struct flow_part *parts;            /**< [file_count], owned */
     struct poise_flow_task asker;
@@ -301,8 +346,9 @@ struct flow_net {
 struct flow_files {
     struct flow_segment *segments; /**< [count] by version, owned */
     uint32_t count, cap;
-    /** Greatest version of a block that was here. */
-    _Atomic int64_t newest;
+    /** Greatest version of a block that was here, but for what processors
+     * computed. */
+    int64_t newest;
 };
 
 struct flow_node {
@@ -348,11 +394,10 @@ struct flow_node {
     atomic_uint idle;   /**< processors that wait */
     atomic_bool waking; /**< one of them was told */
     uint64_t now_ns;    /**< when who has the node looked at the clock */
-    bool careful; /**< memory is limited, results are checked, or tasks write
-                       more than their own blocks: all is done by who has the
-                       node, one task at a time */
-    atomic_bool advance; /**< some version was completed */
-    bool inherits;       /**< not all own places are taken over */
+    bool careful;  /**< memory is limited, results are checked, or tasks write
+                        more than their own blocks: all is done by who has the
+                        node, one task at a time */
+    bool inherits; /**< not all own places are taken over */
     bool stop;
     struct flow_failure failure;
     struct poise_flow_node_stats stats;
@@ -360,6 +405,7 @@ struct flow_node {
     /* Of whoever steps over complete versions: alone, or inside with
      * `advancing`. */
     atomic_bool advancing FLOW_OWN_LINE;
+    atomic_bool advance; /**< some version was completed */
     /** All that there are, in the order in which they were made. */
     struct flow_row *rows, **rows_end;
     uint64_t row_count;
@@ -392,6 +438,11 @@ void flow_leave(struct flow_processor *processor);
 bool flow_steal(struct flow_processor *processor, unsigned least);
 /** After its heap changed. */
 void flow_ready_tell(struct flow_processor *processor);
+/** Take over what others gave to a processor: itself or a visitor, inside, or
+ * who has the node. */
+void flow_take_given(struct flow_processor *processor);
+/** Whether others gave it something. */
+bool flow_has_given(const struct flow_processor *processor);
 /** From outside: let a processor that waits look for tasks. */
 void flow_wake(struct flow_node *node);
 
@@ -504,6 +555,31 @@ struct flow_block *flow_row_block(const struct flow_node *node,
  * with the error set. */
 struct flow_row *flow_row_make(struct flow_node *node,
                                struct flow_segment *segment, int64_t version);
+/** The same, as a whole one if it was not there. */
+struct flow_row *flow_row_whole(struct flow_node *node,
+                                struct flow_segment *segment, int64_t version);
+/** None of what a home has of it is done; its blocks are open. */
+void flow_row_share(const struct flow_row *row, unsigned home);
+static inline bool flow_row_has_done(const struct flow_block *block)
+{
+    return atomic_load_explicit(&block->done, memory_order_relaxed) ==
+           block->row->turn;
+}
+static inline void flow_row_set_done(struct flow_block *block)
+{
+    atomic_store_explicit(&block->done, block->row->turn, memory_order_relaxed);
+}
+/** One of its blocks became EMPTY by the doing of a processor. */
+static inline void flow_row_emptied(struct flow_row *row, unsigned processor)
+{
+    atomic_fetch_sub_explicit(&row->of_home[processor].full, 1,
+                              memory_order_relaxed);
+}
+/** Its block at `at` is done. True: that was the last one of the row. */
+bool flow_row_done(struct flow_row *row, uint32_t at);
+/** Its blocks that are not done. */
+uint64_t flow_row_left(const struct flow_node *node,
+                       const struct flow_row *row);
 /** Tasks for a row, which has none. The same holds. */
 int flow_row_slab(struct flow_node *node, struct flow_row *row);
 void flow_row_slab_done(struct flow_node *node, struct flow_row *row);
@@ -633,6 +709,14 @@ int flow_ask(struct flow_node *node, const struct flow_key *key,
  * is common are left on processor->slow. With `advancing`. */
 int flow_open_row(struct flow_processor *processor,
                   struct flow_segment *segment, int64_t version);
+/** Ask for the dependencies of what is in the shares of a row. */
+void flow_open_shares(struct flow_processor *processor,
+                      struct flow_share *shares);
+/** Before a task is computed: begin to get what its end will change. */
+void flow_end_fetch(const struct poise_flow_task *task);
+/** A task has all that it needs. */
+void flow_task_is_ready(struct flow_processor *processor,
+                        struct poise_flow_task *task);
 /** End a task that was computed with `code`, in so much time. False, and
  * nothing happened: that takes who has the node. */
 bool flow_end(struct flow_processor *processor, struct poise_flow_task *task,

@@ -7,6 +7,9 @@
  *
  *     EMPTY -> OPEN -> HERE with uses -> EMPTY
  *
+ * Whoever touches a block first opens it, if its row says that all of it is to
+ * be written: the processor whose task that is, or one whose own task needs it.
+ *
  * Pure functions of the word; tests/flow/life.c walks all of them.
  */
 #ifndef POISE_FLOW_LIFE_H
@@ -55,6 +58,35 @@ static inline bool flow_life_take(flow_life *life)
         life, &word, word + FLOW_REF, memory_order_acquire,
         memory_order_relaxed));
     return true;
+}
+
+/** The same, but a block that is EMPTY, and was not computed, is opened for
+ * that. `is_done` says whether it was. The caller asks that once more: if it
+ * was, and is not HERE, it may have been freed in between, and the reference is
+ * to be given back to a block that nobody is to write any more; who has the
+ * node sees to it. */
+static inline bool flow_life_take_first(flow_life *life,
+                                        bool (*is_done)(const void *of),
+                                        const void *of)
+{
+    uint64_t word = atomic_load_explicit(life, memory_order_acquire);
+    do {
+        if (!(word & (FLOW_LIFE_OPEN | FLOW_LIFE_HERE)) &&
+            (word != FLOW_LIFE_EMPTY || is_done(of))) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(
+        life, &word,
+        word == FLOW_LIFE_EMPTY ? FLOW_LIFE_OPEN + FLOW_REF : word + FLOW_REF,
+        memory_order_acquire, memory_order_acquire));
+    return true;
+}
+
+/** Open a block that has no task yet: others may have done so, and depend on
+ * it. */
+static inline void flow_life_open(flow_life *life)
+{
+    atomic_fetch_or_explicit(life, FLOW_LIFE_OPEN, memory_order_relaxed);
 }
 
 /** The task of an open block wrote it, and so many depend on it; the caller

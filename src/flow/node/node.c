@@ -20,8 +20,11 @@ static int processors_create(struct flow_node *node)
         processor->asker = (struct poise_flow_task){
             .node = node, .state = FLOW_ASKING, .hurried = true};
         processor->asker.edges = processor->asker.few;
-        processor->parts = poise_alloc(files, sizeof *processor->parts);
+        processor->parts = flow_aligned(files * sizeof *processor->parts);
         code = processor->parts ? 0 : -ENOMEM;
+        for (uint32_t f = 0; code == 0 && f < files; f++) {
+            processor->parts[f].newest = -1;
+        }
     }
     return code;
 }
@@ -259,7 +262,8 @@ void flow_node_count(struct flow_node *node)
                 node->net->computed(node->net, f, part->segment, part->blocks,
                                     part->ns);
             }
-            *part = (struct flow_part){0};
+            part->segment = 0;
+            part->blocks = part->ns = 0;
         }
     }
     node->stats.peak_bytes = node->peak_bytes;

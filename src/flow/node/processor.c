@@ -18,7 +18,10 @@
 #define SPIN_NS 10000
 /** So long the last task of another processor is left to it: a few times what
  * it takes to move what a task touches from one cache to another. */
-#define MODEST_NS 2000
+#define MODEST_NS 5000
+/** ... and so long all of them: it may soon get some of its own, whose memory
+ * is in its cache. */
+#define PATIENT_NS 1500
 /** Spare memories of one size. */
 #define SPARES_MOST 64
 #define SPARE_LEAST 16
@@ -326,6 +329,17 @@ static struct poise_flow_task *look_for_ready(struct flow_processor *processor)
         now = poise_clock_ns();
     }
     return NULL;
+}
+
+/* What was given to others may have been left to who has the node: when they
+ * sleep, too, nobody would do it. */
+static bool is_anything_left(const struct flow_node *node)
+{
+    bool left = false;
+    for (unsigned p = 0; p < node->threads; p++) {
+        left |= node->processors[p].slow != NULL;
+    }
+    return left;
 }
 
 /* Sleep, unless there is a task, which is returned. */

@@ -258,6 +258,17 @@ int poise_flow_exists(struct poise_flow_task *task,
     return code;
 }
 
+static int64_t newest_of(const struct flow_node *node, uint32_t file)
+{
+    int64_t newest = node->files[file].newest;
+    for (unsigned p = 0; p < node->threads; p++) {
+        int64_t of = atomic_load_explicit(
+            &node->processors[p].parts[file].newest, memory_order_relaxed);
+        newest = of > newest ? of : newest;
+    }
+    return newest;
+}
+
 int poise_flow_most_recent(struct poise_flow_task *task,
                            const struct poise_flow_address *address,
                            struct poise_flow_address *out)
@@ -287,7 +298,7 @@ int poise_flow_most_recent(struct poise_flow_task *task,
     }
     int64_t first = any.version;
     bool locked = task_lock(task);
-    key.version = task->node->files[key.file].newest;
+    key.version = newest_of(task->node, key.file);
     while (key.version >= first && !key_exists(task->node, &key)) {
         key.version--;
     }

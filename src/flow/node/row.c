@@ -36,6 +36,8 @@ void flow_own_drop(struct flow_own *own)
 {
     if (own && --own->refs == 0) {
         free(own->mine);
+        free(own->home);
+        free(own->of);
         free(own);
     }
 }
@@ -80,9 +82,11 @@ static struct flow_row *row_new(struct flow_node *node, struct flow_own *own)
         }
     }
     struct flow_row *row =
-        flow_aligned(sizeof *row + own->count * sizeof row->blocks[0]);
+        flow_aligned(sizeof *row + own->count * sizeof row->blocks[0] +
+                     node->threads * sizeof row->of_home[0]);
     if (row) {
         row->own = own;
+        row->of_home = (struct flow_left *)(void *)&row->blocks[own->count];
         own->refs++;
         for (uint32_t i = 0; i < own->count; i++) {
             row->blocks[i].row = row;
@@ -98,16 +102,74 @@ static void row_free(struct flow_row *row)
     free(row);
 }
 
-struct flow_row *flow_row_make(struct flow_node *node,
-                               struct flow_segment *segment, int64_t version)
+void flow_row_share(const struct flow_row *row, unsigned home)
+{
+    struct flow_left *left = &row->of_home[home];
+    uint32_t blocks = row->own->of[home];
+    atomic_store_explicit(&left->blocks, blocks, memory_order_relaxed);
+    atomic_fetch_add_explicit(&left->full, blocks, memory_order_relaxed);
+}
+
+/* None of its blocks is done. What homes have of a whole row is theirs to say:
+ * else it would move from this cache to theirs. */
+static void row_begin(const struct flow_node *node, struct flow_row *row,
+                      bool whole)
+{
+    unsigned parts = 0;
+    for (unsigned p = 0; p < node->threads; p++) {
+        parts += row->own->of[p] > 0;
+        if (!whole) {
+            flow_row_share(row, p);
+        }
+    }
+    row->whole = whole;
+    atomic_store_explicit(&row->left, parts, memory_order_relaxed);
+}
+
+/* It is used once more; only then a block can be done that was in it. */
+static void row_turn(struct flow_row *row)
+{
+    if (++row->turn == 0) {
+        row->turn = 1;
+        for (uint32_t i = 0; i < row->own->count; i++) {
+            atomic_store_explicit(&row->blocks[i].done, 0,
+                                  memory_order_relaxed);
+        }
+    }
+}
+
+bool flow_row_done(struct flow_row *row, uint32_t at)
+{
+    struct flow_left *left = &row->of_home[row->own->home[at]];
+    return atomic_fetch_sub_explicit(&left->blocks, 1, memory_order_acq_rel) ==
+               1 &&
+           atomic_fetch_sub_explicit(&row->left, 1, memory_order_acq_rel) == 1;
+}
+
+uint64_t flow_row_left(const struct flow_node *node, const struct flow_row *row)
+{
+    uint64_t left = 0;
+    for (unsigned p = 0; p < node->threads; p++) {
+        left +=
+            atomic_load_explicit(&row->of_home[p].blocks, memory_order_relaxed);
+    }
+    return left;
+}
+
+static struct flow_row *row_make(struct flow_node *node,
+                                 struct flow_segment *segment, int64_t version,
+                                 bool whole)
 {
     struct flow_row *row = flow_row_of(segment, version);
+    if (row) {
+        row->whole = false;
+    }
     if (!row && (row = row_new(node, segment->own))) {
         row->file = segment->file;
         row->version = version;
         row->first_full = 0;
-        atomic_store_explicit(&row->left, segment->own->count,
-                              memory_order_relaxed);
+        row_turn(row);
+        row_begin(node, row, whole);
         row->next = NULL;
         row->at = node->rows_end;
         *node->rows_end = row;
@@ -115,6 +177,26 @@ struct flow_row *flow_row_make(struct flow_node *node,
         node->row_count++;
         atomic_store_explicit(&segment->rows[version - segment->from], row,
                               memory_order_release);
+    }
+    return row;
+}
+
+struct flow_row *flow_row_make(struct flow_node *node,
+                               struct flow_segment *segment, int64_t version)
+{
+    struct flow_row *row = flow_row_of(segment, version);
+    return row ? row : row_make(node, segment, version, false);
+}
+
+struct flow_row *flow_row_whole(struct flow_node *node,
+                                struct flow_segment *segment, int64_t version)
+{
+    struct flow_row *row = row_make(node, segment, version, node->early == 0);
+    if (row && !row->slab && flow_row_slab(node, row) < 0) {
+        if (row->whole) {
+            row_begin(node, row, false);
+        }
+        return NULL;
     }
     return row;
 }
@@ -133,11 +215,15 @@ int flow_row_slab(struct flow_node *node, struct flow_row *row)
         *at = slab->next;
         node->slab_count--;
     } else {
-        slab = flow_aligned(sizeof *slab + count * sizeof slab->tasks[0]);
+        slab = flow_aligned(sizeof *slab + count * sizeof slab->tasks[0] +
+                            node->threads * sizeof slab->shares[0] +
+                            count * sizeof slab->asks[0]);
         if (!slab) {
             return -ENOMEM;
         }
         slab->count = count;
+        slab->shares = (struct flow_share *)(void *)&slab->tasks[count];
+        slab->asks = (bool *)&slab->shares[node->threads];
         for (uint32_t i = 0; i < count; i++) {
             slab->tasks[i].of_slab = true;
         }
@@ -164,8 +250,16 @@ void flow_row_slab_done(struct flow_node *node, struct flow_row *row)
 
 /* ---- putting away ------------------------------------------------------- */
 
-static bool row_is_empty(struct flow_row *row)
+static bool row_is_empty(const struct flow_node *node, struct flow_row *row)
 {
+    uint32_t full = 0;
+    for (unsigned p = 0; row->whole && p < node->threads; p++) {
+        full +=
+            atomic_load_explicit(&row->of_home[p].full, memory_order_relaxed);
+    }
+    if (row->whole) {
+        return full == 0; /* without a look at blocks in others' caches */
+    }
     uint32_t at = row->first_full, count = row->own->count;
     while (at < count &&
            flow_life_word(&row->blocks[at].life) == FLOW_LIFE_EMPTY) {
@@ -187,9 +281,8 @@ static void row_put_away(struct flow_node *node, struct flow_row *row)
         row_free(row);
         return;
     }
-    for (uint32_t i = 0; i < row->own->count; i++) {
-        atomic_store_explicit(&row->blocks[i].done, false,
-                              memory_order_relaxed);
+    for (unsigned p = 0; !row->whole && p < node->threads; p++) {
+        atomic_store_explicit(&row->of_home[p].full, 0, memory_order_relaxed);
     }
     row_list(&node->spare_rows, row);
     node->spare_row_count++;
@@ -214,14 +307,14 @@ void flow_rows_sweep(struct flow_node *node)
         struct flow_segment *segment =
             flow_segment_of(node, row->file, row->version);
         next = row->next;
-        if (row->version < segment->low && row_is_empty(row)) {
+        if (row->version < segment->low && row_is_empty(node, row)) {
             row_take_out(node, segment, row);
             row_put_away(node, row);
         }
     }
     for (struct flow_row *row = node->gone_rows; row; row = next) {
         next = row->next;
-        if (row_is_empty(row)) {
+        if (row_is_empty(node, row)) {
             row_unlist(row);
             row_put_away(node, row);
         }
@@ -235,12 +328,12 @@ void flow_rows_rollback(struct flow_node *node, struct flow_segment *segment,
 {
     for (int64_t v = segment->from; v < segment->to; v++) {
         struct flow_row *row = flow_row_of(segment, v);
-        if (!row || (v <= line && !row_is_empty(row))) {
+        if (!row || (v <= line && !row_is_empty(node, row))) {
             continue;
         }
         row_take_out(node, segment, row);
         row->first_full = 0;
-        if (row_is_empty(row)) {
+        if (row_is_empty(node, row)) {
             row_put_away(node, row);
         } else {
             row_list(&node->gone_rows, row);

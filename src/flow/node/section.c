@@ -43,6 +43,12 @@ static void keep_out(struct flow_node *node)
             look(&looks);
         }
     }
+    for (unsigned p = 0; p < node->threads; p++) {
+        if (flow_has_given(&node->processors[p])) {
+            node->processors[p].now_ns = poise_clock_ns();
+            flow_take_given(&node->processors[p]);
+        }
+    }
 }
 
 void flow_node_lock(struct flow_node *node)
@@ -118,6 +124,31 @@ void flow_ready_tell(struct flow_processor *processor)
     }
 }
 
+bool flow_has_given(const struct flow_processor *processor)
+{
+    return atomic_load_explicit(&processor->given, memory_order_relaxed) ||
+           atomic_load_explicit(&processor->shares, memory_order_relaxed);
+}
+
+void flow_take_given(struct flow_processor *processor)
+{
+    struct flow_share *shares = NULL;
+    struct poise_flow_task *task = NULL, *next;
+    if (atomic_load_explicit(&processor->shares, memory_order_relaxed)) {
+        shares = atomic_exchange_explicit(&processor->shares, NULL,
+                                          memory_order_acquire);
+    }
+    flow_open_shares(processor, shares);
+    if (atomic_load_explicit(&processor->given, memory_order_relaxed)) {
+        task = atomic_exchange_explicit(&processor->given, NULL,
+                                        memory_order_acquire);
+    }
+    for (; task; task = next) {
+        next = task->next;
+        flow_task_is_ready(processor, task);
+    }
+}
+
 /* The last ones of a heap can be taken without order being lost. */
 static bool take_half(struct flow_processor *to, struct flow_processor *from)
 {
@@ -141,12 +172,15 @@ static bool visit(struct flow_processor *processor,
                   struct flow_processor *other, unsigned least)
 {
     bool free = false, taken = false;
-    if (atomic_load_explicit(&other->ready, memory_order_relaxed) < least ||
+    if ((atomic_load_explicit(&other->ready, memory_order_relaxed) < least &&
+         !flow_has_given(other)) ||
         !atomic_compare_exchange_strong(&other->visited, &free, true)) {
         return false;
     }
-    if (!atomic_load(&other->inside) && other->heap.count >= least) {
-        taken = take_half(processor, other);
+    if (!atomic_load(&other->inside)) {
+        other->now_ns = processor->now_ns;
+        flow_take_given(other);
+        taken = other->heap.count >= least && take_half(processor, other);
     }
     atomic_store_explicit(&other->visited, false, memory_order_release);
     return taken;

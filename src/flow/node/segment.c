@@ -47,12 +47,10 @@ bool flow_is_done(const struct flow_node *node, const struct flow_key *key)
         segment->own->index[key->place] == FLOW_NOT_MINE) {
         return false;
     }
-    if (key->version <
-        atomic_load_explicit(&segment->low, memory_order_relaxed)) {
-        return true;
-    }
     const struct flow_block *block = flow_row_block(node, key);
-    return block && atomic_load_explicit(&block->done, memory_order_relaxed);
+    return block ? flow_row_has_done(block)
+                 : key->version < atomic_load_explicit(&segment->low,
+                                                       memory_order_relaxed);
 }
 
 int64_t flow_file_low(const struct flow_node *node, uint32_t file)
@@ -116,8 +114,8 @@ int flow_mark_done(struct flow_node *node, const struct flow_key *key)
     if (!row) {
         return -ENOMEM;
     }
-    flow_row_block(node, key)->done = true;
-    if (--row->left == 0) {
+    flow_row_set_done(flow_row_block(node, key));
+    if (flow_row_done(row, segment->own->index[key->place])) {
         node->advance = true;
     }
     return 0;
@@ -244,10 +242,21 @@ int flow_segment_open(struct flow_node *node, struct flow_segment *segment)
 
 /* ---- taking over -------------------------------------------------------- */
 
-/* Whether somebody else waits for a block of ours: 1, 0 or negative. */
-static int is_border(struct flow_node *node, const struct flow_key *key)
+/* Which processor is to compute a place. As many neighbouring places for each:
+ * what they share then lies where two of them meet. */
+static uint16_t home_of(const struct flow_node *node,
+                        const struct flow_own *own, uint64_t place)
+{
+    return (uint16_t)((uint64_t)own->index[place] * node->threads / own->count);
+}
+
+/* Whether another node, or another processor, waits for a block of ours: 1, 0
+ * or negative. Places have their rank as index. */
+static int is_border(struct flow_node *node, const struct flow_own *own,
+                     const struct flow_key *key)
 {
     struct flow_key other;
+    uint16_t home = home_of(node, own, key->place);
     int code = flow_ask(node, key, POISE_FLOW_FORWARD);
     for (size_t i = 0; code > 0 && i < node->list.count; i++) {
         code = flow_key_of(node->job, &node->list.items[i], &other);
@@ -255,7 +264,10 @@ static int is_border(struct flow_node *node, const struct flow_key *key)
             return code;
         }
         uint16_t owner = flow_owner(node, &other);
-        if (owner != node->id && owner != FLOW_NOBODY) {
+        if (owner != FLOW_NOBODY &&
+            (owner != node->id || (other.file == key->file &&
+                                   own->index[other.place] != FLOW_NOT_MINE &&
+                                   home_of(node, own, other.place) != home))) {
             return 1;
         }
         code = 1;
@@ -263,7 +275,8 @@ static int is_border(struct flow_node *node, const struct flow_key *key)
     return code < 0 ? code : 0;
 }
 
-static int own_alloc(uint64_t places, struct flow_own **out)
+static int own_alloc(const struct flow_node *node, uint64_t places,
+                     struct flow_own **out)
 {
     struct flow_own *own =
         poise_alloc(1, sizeof *own + places * sizeof own->index[0]);
@@ -272,7 +285,9 @@ static int own_alloc(uint64_t places, struct flow_own **out)
     }
     own->refs = 1;
     own->mine = poise_alloc(places, sizeof *own->mine);
-    if (!own->mine) {
+    own->home = poise_alloc(places, sizeof *own->home);
+    own->of = poise_alloc(node->threads, sizeof *own->of);
+    if (!own->mine || !own->home || !own->of) {
         flow_own_drop(own);
         return -ENOMEM;
     }
@@ -280,37 +295,55 @@ static int own_alloc(uint64_t places, struct flow_own **out)
     return 0;
 }
 
-/* The node's places, those first that others wait for. */
-static int segment_order(struct flow_node *node, struct flow_segment *segment)
+/* Those that others wait for, and then all others, behind each other in
+ * own->mine. */
+static int own_order(struct flow_node *node, const struct flow_segment *segment,
+                     struct flow_own *own, uint64_t places, uint64_t *inner)
 {
-    uint64_t places = flow_shape_places(flow_file(node, segment->file));
-    uint64_t back = 0;
-    struct flow_own *own = NULL;
-    uint64_t *inner = poise_alloc(places, sizeof *inner);
-    int code = inner ? own_alloc(places, &own) : -ENOMEM;
+    bool asks = node->net || node->threads > 1;
+    uint64_t back = 0, front = 0;
+    int code = 0;
     for (uint64_t p = 0; code >= 0 && p < places; p++) {
         struct flow_key key = {segment->file, segment->from, p};
-        own->index[p] = FLOW_NOT_MINE;
-        if (segment->owner[p] != node->id) {
+        if (own->index[p] == FLOW_NOT_MINE) {
             continue;
         }
-        code = node->net ? is_border(node, &key) : 0;
+        code = asks ? is_border(node, own, &key) : 0;
         if (code > 0) {
-            own->mine[own->count++] = p;
+            own->mine[front++] = p;
         } else {
             inner[back++] = p;
         }
     }
     for (uint64_t i = 0; code >= 0 && i < back; i++) {
-        own->mine[own->count++] = inner[i];
+        own->mine[front++] = inner[i];
     }
-    for (uint32_t i = 0; code >= 0 && i < own->count; i++) {
-        own->index[own->mine[i]] = i;
+    return code;
+}
+
+/* The node's places, those first that others wait for. */
+static int segment_order(struct flow_node *node, struct flow_segment *segment)
+{
+    uint64_t places = flow_shape_places(flow_file(node, segment->file));
+    struct flow_own *own = NULL;
+    uint64_t *inner = poise_alloc(places, sizeof *inner);
+    int code = inner ? own_alloc(node, places, &own) : -ENOMEM;
+    for (uint64_t p = 0; code >= 0 && p < places; p++) {
+        own->index[p] =
+            segment->owner[p] == node->id ? own->count++ : FLOW_NOT_MINE;
     }
+    code = code == 0 ? own_order(node, segment, own, places, inner) : code;
     free(inner);
     if (code < 0) {
         flow_own_drop(own);
         return code;
+    }
+    for (uint32_t i = 0; i < own->count; i++) {
+        own->home[i] = home_of(node, own, own->mine[i]);
+        own->of[own->home[i]]++;
+    }
+    for (uint32_t i = 0; i < own->count; i++) {
+        own->index[own->mine[i]] = i;
     }
     flow_own_drop(segment->own);
     segment->own = own;
@@ -442,7 +475,9 @@ static void segment_rollback(struct flow_node *node,
                                        : segment->to;
     for (int64_t v = low; v < segment->to; v++) {
         const struct flow_row *row = flow_row_of(segment, v);
-        uint64_t left = v < segment->low ? 0 : row ? row->left : count;
+        uint64_t left = v < segment->low ? 0
+                        : row            ? flow_row_left(node, row)
+                                         : count;
         node->stats.redone += count - left;
     }
     flow_rows_rollback(node, segment, line);

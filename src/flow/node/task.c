@@ -117,11 +117,12 @@ static int edges_add(struct poise_flow_task *task,
     return code;
 }
 
-/* The processor that has the fewest tasks gets it; all are outside. */
+/* The processor that has the fewest tasks gets one that has no home; all are
+ * outside. */
 static int give(struct flow_node *node, struct poise_flow_task *task)
 {
-    struct flow_processor *best = &node->processors[0];
-    for (unsigned p = 1; p < node->threads; p++) {
+    struct flow_processor *best = &node->processors[task->home];
+    for (unsigned p = 0; !task->block->row && p < node->threads; p++) {
         struct flow_processor *other = &node->processors[p];
         size_t count = other->heap.count + (other->current != NULL);
         if (count < best->heap.count + (best->current != NULL)) {
@@ -191,6 +192,9 @@ void flow_task_init(struct poise_flow_task *task, struct flow_node *node,
     task->edges = task->few;
     task->redo = flow_is_done(node, key);
     task->preference = preference;
+    task->home = block && block->row
+                     ? block->row->own->home[block - block->row->blocks]
+                     : 0;
     task->state = FLOW_WAITING;
     task->known = task->abandoned = false;
     task->processor = NULL;
@@ -220,6 +224,9 @@ int flow_task_open(struct flow_node *node, struct flow_block *block,
     flow_task_init(task, node, block, &key, preference);
     block->task = task;
     flow_life_set(&block->life, flow_life_word(&block->life) | FLOW_LIFE_OPEN);
+    if (block->row) {
+        block->row->whole = false; /* it may be EMPTY once more */
+    }
     return flow_task_ask(task);
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -101,6 +102,14 @@ void flow_queue_clear(struct flow_queue *queue, void *owner)
 
 /* ---- sending ------------------------------------------------------------ */
 
+uint64_t flow_digest(const struct flow_head *head, const void *data)
+{
+    uint64_t digest =
+        poise_hash_bytes(head, offsetof(struct flow_head, digest), 0);
+    digest = head->len > 0 ? poise_hash_bytes(data, head->len, digest) : digest;
+    return digest > 0 ? digest : 1;
+}
+
 /* The parts of what is to be sent, at most `most`. */
 static int gather(const struct flow_queue *queue, struct iovec *parts, int most)
 {
@@ -108,6 +117,9 @@ static int gather(const struct flow_queue *queue, struct iovec *parts, int most)
     for (struct flow_item *i = queue->first; i && count + 2 <= most;
          i = i->next) {
         size_t done = i->sent;
+        if (i->head.digest == 0) {
+            i->head.digest = flow_digest(&i->head, i->data);
+        }
         if (done < sizeof i->head) {
             parts[count++] =
                 (struct iovec){(char *)&i->head + done, sizeof i->head - done};
@@ -317,7 +329,11 @@ int flow_link_receive(struct flow_link *link, const struct flow_self *self)
             code = receive_some(link, (char *)flow_made_data(link->in) + done,
                                 head->len - done);
         } else {
+            const void *data = link->in ? flow_made_data(link->in) : NULL;
             link->got = 0;
+            if (head->digest != flow_digest(head, data)) {
+                return -EBADMSG;
+            }
             code = link->proved ? 1 : receive_proof(link, self);
             if (code != 0) {
                 return code;

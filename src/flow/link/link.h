@@ -96,7 +96,10 @@ struct flow_head {
     uint32_t file;
     int64_t version;
     uint64_t place, extra, len; /**< `len` bytes of payload follow */
+    uint64_t digest; /**< of all that, and of the payload; 0: not made yet */
 };
+/** What a head's digest is to be. */
+uint64_t flow_digest(const struct flow_head *head, const void *data);
 
 /** A message in a queue. */
 struct flow_item {
@@ -225,7 +228,8 @@ int flow_link_accept(int listener, struct flow_link **links, unsigned most);
 void flow_links_tidy(struct flow_link **links);
 /** Receive as much as there is, at most one message: 1 and link->head and
  * link->in are it, 0: nothing whole yet, negative: broken or closed
- * (-ECONNRESET), or -ENOMEM with the error set. What ends say to prove
+ * (-ECONNRESET), damaged on its way (-EBADMSG: not its digest), or -ENOMEM
+ * with the error set. What ends say to prove
  * themselves is handled; of it FLOW_HELLO comes out, when who called has done
  * so. */
 int flow_link_receive(struct flow_link *link, const struct flow_self *self);

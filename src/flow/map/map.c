@@ -32,6 +32,7 @@ int map_send(struct flow_link *link, enum flow_kind kind,
     item->head = *head;
     item->head.kind = kind;
     item->head.len = len;
+    item->head.digest = 0;
     flow_queue_add(&link->sending, item);
     return 0;
 }

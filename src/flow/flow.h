@@ -393,6 +393,9 @@ struct poise_flow_options {
                            blocks are fetched; 0: 4 */
     uint64_t memory_bytes; /**< of blocks on a node: beyond it only the oldest
                                 version goes on; 0: no limit */
+    /** Nodes of one host talk over sockets only, as those of several hosts, not
+     * through memory that they share. */
+    bool sockets;
     /** How often a line is drawn: a version to which all can go back, since
      * what is needed after it is with its owner and with copies on two more
      * nodes (as many as there are), so that any two may die. After multiples

@@ -303,7 +303,9 @@ static void partition(bool deaf)
     struct poise_flow_stats stats;
     for (uint64_t lost_ns = 150 * MS; lost_ns <= 15000 * MS; lost_ns *= 10) {
         struct plot *plot = plot_make();
+        /* Memory that they share cannot be cut as a network can. */
         struct poise_flow_options options = {.nodes = 4,
+                                             .sockets = true,
                                              .replicate = 5,
                                              .report_ns = 5 * MS,
                                              .lost_ns = lost_ns};

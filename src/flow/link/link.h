@@ -86,6 +86,9 @@ enum flow_kind {
     FLOW_PROOF,   /**< ... what is said to that (proof.c) */
     FLOW_SPAWN,   /**< map to agent: start node `place` */
     FLOW_ENDED,   /**< agent: node `place` has */
+    FLOW_RING,    /**< node to node: memory to share (ring.h); payload: struct
+                       flow_ring_offer */
+    FLOW_KNOCK,   /**< node to node: there is something in it */
     FLOW_KINDS
 };
 

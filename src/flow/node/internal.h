@@ -340,6 +340,15 @@ struct flow_net {
                      uint64_t blocks, uint64_t took_ns);
     /** The state of outputs or of readiness changed. */
     void (*notify)(struct flow_net *net);
+    /** Whether others of this host wrote something. By any thread, without the
+     * lock. */
+    bool (*due)(struct flow_net *net);
+    /** Handle it. */
+    int (*receive)(struct flow_net *net);
+    /** Say that processors look whether that is so, or not: then `due` is to be
+     * asked once more. False: there is nobody who could write. Without the
+     * lock. */
+    bool (*look)(struct flow_net *net, bool looks);
 };
 
 /** The segments of one file. */

@@ -32,6 +32,9 @@
 #define CONTACT_NS UINT64_C(200000000)
 /** Without a map, look for another one so often. */
 #define LOOK_MS 20
+/* Where processors said that they look at rings, the thread of the sockets does
+ * so, too, after so long. */
+#define RING_MS 1
 /* So long after a link broke its end is not called again: a dead process is
  * refused at once, and the map takes longer to say that it is dead. */
 #define AGAIN_NS (LOOK_MS * UINT64_C(1000000))
@@ -94,7 +97,14 @@ static int net_fetch(struct flow_net *net, uint16_t owner,
                      const struct flow_key *key)
 {
     struct flow_server *server = (struct flow_server *)net;
-    return flow_server_send(server, owner, item_of(FLOW_FETCH, key));
+    struct flow_head head = {.kind = FLOW_FETCH,
+                             .file = key->file,
+                             .version = key->version,
+                             .place = key->place};
+    int code = flow_server_ring_put(server, owner, &head, NULL);
+    return code == 0 ? flow_server_send(server, owner, item_of(FLOW_FETCH, key))
+           : code < 0 ? code
+                      : 0;
 }
 
 /* The node is had. */
@@ -127,7 +137,18 @@ struct flow_item *flow_server_item(enum flow_kind kind,
 static int net_send(struct flow_net *net, uint16_t to, struct flow_block *block)
 {
     struct flow_server *server = (struct flow_server *)net;
-    return flow_server_send(server, to, flow_server_item(FLOW_BLOCK, block));
+    struct flow_key key = flow_block_key(block);
+    struct flow_head head = {.kind = FLOW_BLOCK,
+                             .file = key.file,
+                             .version = key.version,
+                             .place = key.place,
+                             .len = block->made->len};
+    int code =
+        flow_server_ring_put(server, to, &head, flow_made_data(block->made));
+    return code == 0  ? flow_server_send(server, to,
+                                         flow_server_item(FLOW_BLOCK, block))
+           : code < 0 ? code
+                      : 0;
 }
 
 static int net_put(struct flow_net *net, uint16_t owner,
@@ -264,12 +285,13 @@ static void link_broke(struct flow_server *server, struct flow_link *link)
         return;
     }
     link->broke_ns = poise_clock_ns();
+    int code = link->known ? flow_server_ring_broke(server, link) : 0;
     if (link->known && server->alive[link->peer]) {
-        int code = flow_server_reseek(server, link->peer);
+        code = code == 0 ? flow_server_reseek(server, link->peer) : code;
         code = code == 0 ? flow_node_settle(server->node) : code;
-        if (code < 0) {
-            flow_node_fail(server->node, code);
-        }
+    }
+    if (code < 0) {
+        flow_node_fail(server->node, code);
     }
 }
 
@@ -482,12 +504,29 @@ static int look_for_map(struct flow_server *server)
     return code == -ENOMEM ? code : 0; /* or that map died, too */
 }
 
+/* What processors left in rings, though they said that they look. */
+static int rings_serve(struct flow_server *server)
+{
+    struct flow_net *net = &server->net;
+    if (!net->due(net)) {
+        return 0;
+    }
+    net->look(net, false);
+    server->node->now_ns = poise_clock_ns();
+    int code = net->receive(net);
+    return code == 0 ? flow_node_settle(server->node) : code;
+}
+
 static void serve(struct flow_server *server)
 {
     struct epoll_event events[EVENTS_MOST];
     while (!server->ended) {
         int wait_ms = until_report_ms(server);
         wait_ms = server->rests && wait_ms > LOOK_MS ? LOOK_MS : wait_ms;
+        if (wait_ms > RING_MS && atomic_load(&server->looks) &&
+            atomic_load(&server->ring_list)) {
+            wait_ms = RING_MS;
+        }
         int count = epoll_wait(server->poll, events, EVENTS_MOST, wait_ms);
         int code = 0;
         for (int i = 0; code == 0 && i < count; i++) {
@@ -495,6 +534,7 @@ static void serve(struct flow_server *server)
         }
         flow_links_tidy(&server->in);
         flow_node_lock(server->node);
+        code = code == 0 ? rings_serve(server) : code;
         code = code == 0 ? look_for_map(server) : code;
         if (code == 0 && until_report_ms(server) == 0) {
             code = flow_server_report(server);
@@ -544,6 +584,7 @@ static void server_free(struct flow_server *server)
     close(server->term);
     close(server->listener);
     flow_node_destroy(server->node);
+    flow_server_rings_free(server);
     free(server->out);
     free(server->at);
     free(server->alive);
@@ -593,9 +634,16 @@ static int server_create(const struct poise_flow_job *job,
     if (!server) {
         return -ENOMEM;
     }
-    server->net =
-        (struct flow_net){net_fetch, net_send,     net_put,   net_seek,
-                          net_copy,  net_computed, net_notify};
+    server->net = (struct flow_net){net_fetch,
+                                    net_send,
+                                    net_put,
+                                    net_seek,
+                                    net_copy,
+                                    net_computed,
+                                    net_notify,
+                                    flow_server_ring_due,
+                                    flow_server_ring_receive,
+                                    flow_server_ring_look};
     server->map.fd = server->poll = server->wake = server->listener = -1;
     server->term = -1;
     server->early_end = &server->early;
@@ -608,10 +656,11 @@ static int server_create(const struct poise_flow_job *job,
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->tally);
     server->told = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->told);
+    server->rings = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->rings);
     server->files = poise_alloc(job->file_count, sizeof *server->files);
     int code = server->out && server->at && server->alive && server->member &&
                        server->gone && server->handed && server->tally &&
-                       server->told && server->files
+                       server->told && server->rings && server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {

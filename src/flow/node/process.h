@@ -2,6 +2,7 @@
 #ifndef POISE_FLOW_SERVER_H
 #define POISE_FLOW_SERVER_H
 
+#include "flow/link/ring.h"
 #include "internal.h"
 
 #include <stdatomic.h>
@@ -12,6 +13,20 @@ struct flow_early {
     struct flow_head head;
     uint16_t from;
     struct flow_made *in; /**< owned */
+};
+
+/** Memory shared with another node, for what goes there. */
+struct flow_ring_to {
+    struct flow_ring *out; /**< owned; NULL: none */
+    bool tried;            /**< since the link to it was opened */
+};
+/** ... and for what comes from one. */
+struct flow_ring_from {
+    struct flow_ring_from *next; /**< of those made before */
+    struct flow_ring *ring;      /**< owned */
+    uint16_t peer;
+    const struct flow_link *link; /**< over which it was offered */
+    atomic_bool closed; /**< not looked at any more; freed at the end */
 };
 
 struct flow_server {
@@ -56,10 +71,14 @@ struct flow_server {
     uint64_t epoch;
     bool *handed; /**< [POISE_FLOW_NODES_MOST]: not awaited */
     struct flow_early *early, **early_end;
-    bool woken;      /**< the wake descriptor is written */
-    atomic_bool due; /**< a report is */
-    bool failed;     /**< the map was informed */
-    bool leaves;     /**< SIGTERM came, and the map knows */
+    struct flow_ring_to *rings; /**< [POISE_FLOW_NODES_MOST], by the other */
+    _Atomic(struct flow_ring_from *) ring_list;
+    atomic_bool looks;       /**< processors look at these */
+    atomic_bool looks_guard; /**< somebody changes that, or the list */
+    bool woken;              /**< the wake descriptor is written */
+    atomic_bool due;         /**< a report is */
+    bool failed;             /**< the map was informed */
+    bool leaves;             /**< SIGTERM came, and the map knows */
     bool ended;
     uint64_t reported_ns;
 };
@@ -94,6 +113,21 @@ int flow_server_line(struct flow_server *server, int64_t line);
 bool flow_server_line_is_complete(const struct flow_server *server);
 /** Handle what was put off until this epoch. */
 int flow_server_early(struct flow_server *server);
+/** Write a message into the memory that is shared with a node: 1; 0: there is
+ * none, or no room; negative. The node is had. */
+int flow_server_ring_put(struct flow_server *server, uint16_t to,
+                         struct flow_head *head, const void *data);
+/** A link to or from a node broke. 0 or negative. */
+int flow_server_ring_broke(struct flow_server *server,
+                           const struct flow_link *link);
+/** A node offers memory. */
+int flow_server_ring_offered(struct flow_server *server,
+                             const struct flow_link *link);
+/** Of struct flow_net. */
+bool flow_server_ring_due(struct flow_net *net);
+int flow_server_ring_receive(struct flow_net *net);
+bool flow_server_ring_look(struct flow_net *net, bool looks);
+void flow_server_rings_free(struct flow_server *server);
 /** Count a message between nodes. */
 void flow_server_count(struct flow_server *server,
                        const struct flow_head *head);

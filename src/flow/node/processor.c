@@ -22,6 +22,9 @@
 /** ... and so long all of them: it may soon get some of its own, whose memory
  * is in its cache. */
 #define PATIENT_NS 1500
+/** Who computes longer tasks than this does not look between them what others
+ * of this host wrote: it is told, which takes about as long. */
+#define LOOKS_MOST_NS 50000
 /** Spare memories of one size. */
 #define SPARES_MOST 64
 #define SPARE_LEAST 16
@@ -231,6 +234,9 @@ static struct poise_flow_task *alone(struct flow_processor *processor,
         processor->completes = false;
         pthread_cond_broadcast(&node->event);
     }
+    if (code == 0 && !node->stop && node->net) {
+        code = node->net->receive(node->net);
+    }
     code = code == 0 && !node->stop ? flow_node_settle(node) : code;
     if (code < 0) {
         flow_node_fail(node, code);
@@ -246,6 +252,14 @@ static struct poise_flow_task *alone(struct flow_processor *processor,
         flow_wake(node);
     }
     return next;
+}
+
+/* Whether others of this host wrote something for this node; `looks`: it will
+ * be asked again soon. */
+static bool is_due(const struct flow_node *node, bool looks)
+{
+    struct flow_net *net = node->net;
+    return net && net->look(net, looks) && net->due(net);
 }
 
 static void count_times(struct flow_processor *processor)
@@ -272,19 +286,23 @@ static bool step(struct flow_processor *processor, struct poise_flow_task *task,
     if (task && flow_end(processor, task, code, took_ns)) {
         task = NULL;
     }
+    flow_take_given(processor);
     bool more = task || processor->slow || processor->settles ||
-                processor->completes || node->careful;
+                processor->completes || node->careful ||
+                is_due(node, took_ns < LOOKS_MOST_NS);
     if (!more) {
         *out = take_from(processor, &processor->heap);
     }
-    flow_leave(processor);
     struct flow_made *trash = processor->trash;
     processor->trash = NULL;
+    flow_leave(processor);
     flow_processor_reuse(processor, trash);
     if (more) {
         *out = alone(processor, task, code, took_ns);
     }
-    if (atomic_load_explicit(&processor->ready, memory_order_relaxed) > 0) {
+    if (processor->gave ||
+        atomic_load_explicit(&processor->ready, memory_order_relaxed) > 0) {
+        processor->gave = false;
         flow_wake(node);
     }
     return true;
@@ -310,14 +328,22 @@ static struct poise_flow_task *look_for_ready(struct flow_processor *processor)
     struct flow_node *node = processor->node;
     uint64_t began = poise_clock_ns(), now = began;
     while (now - began < SPIN_NS) {
+        if (is_due(node, true)) {
+            return NULL; /* whoever has the node takes it */
+        }
         unsigned least = now - began < MODEST_NS ? 2 : 1;
-        if (most_ready(node) >= least) {
+        if (flow_has_given(processor) ||
+            (now - began >= PATIENT_NS && most_ready(node) >= least)) {
             struct poise_flow_task *task = NULL;
             flow_enter(processor);
+            processor->now_ns = now;
             bool more = !node->stop && !node->careful;
-            if (more && flow_steal(processor, least)) {
+            flow_take_given(processor);
+            if (more &&
+                (processor->heap.count > 0 || flow_steal(processor, least))) {
                 task = take_from(processor, &processor->heap);
             }
+            more = more && !processor->slow;
             flow_leave(processor);
             if (task || !more) {
                 return task;
@@ -342,6 +368,20 @@ static bool is_anything_left(const struct flow_node *node)
     return left;
 }
 
+/* What came while this processor had nothing to do, and before it sleeps. */
+static int receive_idle(struct flow_node *node)
+{
+    int code = 0;
+    if (is_due(node, false)) {
+        node->idle++;
+        node->now_ns = poise_clock_ns();
+        code = node->net->receive(node->net);
+        code = code == 0 ? flow_node_settle(node) : code;
+        node->idle--;
+    }
+    return code;
+}
+
 /* Sleep, unless there is a task, which is returned. */
 static struct poise_flow_task *sleep_for_ready(struct flow_processor *processor,
                                                bool *throttled)
@@ -349,7 +389,16 @@ static struct poise_flow_task *sleep_for_ready(struct flow_processor *processor,
     struct flow_node *node = processor->node;
     struct poise_flow_address stuck;
     flow_node_lock(node);
+    int code = node->stop || !node->net ? 0 : receive_idle(node);
+    if (code < 0) {
+        flow_node_fail(node, code);
+    }
     struct poise_flow_task *task = node->stop ? NULL : take_any(processor);
+    if (!task && !node->stop && is_anything_left(node)) {
+        processor->settles = true;
+        flow_node_unlock(node);
+        return NULL;
+    }
     if (task || node->stop) {
         flow_node_unlock(node);
         return task;
@@ -378,7 +427,11 @@ static struct poise_flow_task *wait_for_ready(struct flow_processor *processor,
     struct flow_node *node = processor->node;
     bool throttled = false;
     uint64_t began = poise_clock_ns();
-    struct poise_flow_task *task = looks ? look_for_ready(processor) : NULL;
+    struct poise_flow_task *task = NULL;
+    if (looks && (node->threads > 1 ||
+                  (node->net && node->net->look(node->net, true)))) {
+        task = look_for_ready(processor);
+    }
     if (!task) {
         task = sleep_for_ready(processor, &throttled);
     }
@@ -402,7 +455,7 @@ void flow_node_work(struct flow_node *node)
     struct flow_processor *processor =
         &node->processors[atomic_fetch_add(&node->started, 1)];
     struct poise_flow_task *task = NULL;
-    bool looks = node->threads > 1 && has_several_cpus();
+    bool looks = has_several_cpus();
     uint64_t took_ns = 0;
     int code = 0;
     processor->clock_ns = poise_clock_ns();
@@ -411,6 +464,9 @@ void flow_node_work(struct flow_node *node)
             continue;
         }
         uint64_t began = processor->clock_ns;
+        if (node->threads > 1) {
+            flow_end_fetch(task);
+        }
         code = task_compute(node, task);
         processor->clock_ns = poise_clock_ns();
         took_ns = processor->clock_ns - began;

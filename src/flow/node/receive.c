@@ -352,6 +352,13 @@ int flow_server_receive(struct flow_server *server, struct flow_link *link)
     }
     server->tally[link->peer].received++;
     flow_server_count(server, head);
+    /* Of the link, in whatever epoch. */
+    if (head->kind == FLOW_RING) {
+        return flow_server_ring_offered(server, link);
+    }
+    if (head->kind == FLOW_KNOCK) {
+        return flow_server_ring_receive(&server->net);
+    }
     return receive_in_epoch(server, link);
 }
 

@@ -168,7 +168,8 @@ static void scene_open_of(struct scene *scene, unsigned nodes)
         signal(SIGFPE, SIG_DFL);
         alarm(slowness_s(WAIT_S));
         close(scene->listener);
-        _exit(flow_server_run(&scene->mix.job, &scene->options, 0, &call));
+        _exit(
+            flow_server_run(&scene->mix.job, &scene->options, 0, &call, NULL));
     }
     struct pollfd look = {.fd = scene->listener, .events = POLLIN};
     assert_int_equal(poll(&look, 1, (int)slowness_s(WAIT_S) * 1000), 1);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -486,6 +487,114 @@ static void test_all_dead(void **state)
     mix_free(&mix);
 }
 
+/* ---- callbacks that crash, or do not return ------------------------------ */
+
+/* Words of the map's, all of them. */
+static void hear_notice(const char *words, void *arg)
+{
+    poise_buf_puts(arg, words);
+    poise_buf_putc(arg, '\n');
+}
+
+/* In memory that all nodes share: how often one may crash yet. */
+static int spoil_crashes(struct mix *mix, struct poise_flow_task *task,
+                         const struct poise_flow_address *block,
+                         uint64_t *value)
+{
+    int *left = mix->spoil_arg;
+    (void)value;
+    (void)task;
+    if (block->version == 7 && block->index[0] == 3 &&
+        __atomic_fetch_sub(left, 1, __ATOMIC_RELAXED) > 0) {
+        raise(SIGSEGV);
+    }
+    return 0;
+}
+
+/* One crash: others compute the block, and the map says where it was. The same
+ * again and again: an error that names the block and the node, before all nodes
+ * are gone. */
+static void test_crash(void **state)
+{
+    int *left = mmap(NULL, sizeof *left, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    assert_true(left != MAP_FAILED);
+    for (int crashes = 1; crashes <= 9; crashes += 8) {
+        struct mix mix;
+        struct poise_buf words = {0};
+        struct poise_flow_options options = {.nodes = 4,
+                                             .report_ns = 5 * MS,
+                                             .notice = hear_notice,
+                                             .notice_arg = &words};
+        *left = crashes;
+        mix_init(&mix, MIX_STENCIL, 1, 9, 20);
+        mix.spoil = spoil_crashes;
+        mix.spoil_arg = left;
+        int code = mix_run(&mix, &options, NULL);
+        assert_non_null(strstr(poise_buf_str(&words), "ended by signal 11"));
+        assert_non_null(strstr(poise_buf_str(&words), "while it computed"));
+        if (crashes == 1) {
+            assert_int_equal(code, 0);
+        } else {
+            assert_int_equal(code, -EFAULT);
+            assert_non_null(strstr(mix_error(), "the program crashes there"));
+            assert_non_null(strstr(mix_error(), "node "));
+        }
+        poise_buf_free(&words);
+        mix_free(&mix);
+    }
+    munmap(left, sizeof *left);
+}
+
+static int spoil_long(struct mix *mix, struct poise_flow_task *task,
+                      const struct poise_flow_address *block, uint64_t *value)
+{
+    const atomic_bool *told = mix->spoil_arg;
+    (void)value;
+    (void)task;
+    while (block->version == 7 && block->index[0] == 3 && !atomic_load(told)) {
+        poise_sleep_ns(MS);
+    }
+    return 0;
+}
+
+struct long_words {
+    struct poise_buf words;
+    atomic_bool *told;
+};
+
+static void hear_long(const char *words, void *arg)
+{
+    struct long_words *heard = arg;
+    hear_notice(words, &heard->words);
+    atomic_store(heard->told, true);
+}
+
+/* A block that takes for ever, until the map says so. */
+static void test_long(void **state)
+{
+    struct mix mix;
+    struct long_words heard = {.told = mmap(NULL, sizeof(atomic_bool),
+                                            PROT_READ | PROT_WRITE,
+                                            MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    struct poise_flow_options options = {.nodes = 2,
+                                         .report_ns = 5 * MS,
+                                         .lost_ns = 300 * MS,
+                                         .notice = hear_long,
+                                         .notice_arg = &heard};
+    (void)state;
+    assert_true(heard.told != MAP_FAILED);
+    mix_init(&mix, MIX_STENCIL, 1, 9, 20);
+    mix.spoil = spoil_long;
+    mix.spoil_arg = heard.told;
+    assert_int_equal(mix_run(&mix, &options, NULL), 0);
+    assert_non_null(strstr(poise_buf_str(&heard.words), "has been computing"));
+    poise_buf_free(&heard.words);
+    munmap(heard.told, sizeof *heard.told);
+    mix_free(&mix);
+}
+
 /* ---- faults by dice ----------------------------------------------------- */
 
 /** Nodes of a run, newcomers included. */
@@ -668,6 +777,8 @@ int main(void)
         cmocka_unit_test_setup(test_leave, limit),
         cmocka_unit_test_setup(test_pairs, limit),
         cmocka_unit_test_setup(test_all_dead, limit),
+        cmocka_unit_test_setup(test_crash, limit),
+        cmocka_unit_test_setup(test_long, limit),
         cmocka_unit_test_setup(test_fates, limit),
         cmocka_unit_test_setup(test_join, limit),
         cmocka_unit_test_setup(test_join_together, limit),

@@ -85,7 +85,8 @@ enum flow_kind {
     FLOW_WELCOME, /**< the other end's answer to a hello, and ... */
     FLOW_PROOF,   /**< ... what is said to that (proof.c) */
     FLOW_SPAWN,   /**< map to agent: start node `place` */
-    FLOW_ENDED,   /**< agent: node `place` has */
+    FLOW_ENDED,   /**< agent: node `place` has; payload: struct flow_crash */
+    FLOW_LONG,    /**< node: it has computed a block for `extra` ns */
     FLOW_RING,    /**< node to node: memory to share (ring.h); payload: struct
                        flow_ring_offer */
     FLOW_KNOCK,   /**< node to node: there is something in it */

@@ -29,7 +29,8 @@ struct agent {
     const struct flow_contact *call;
     struct flow_link link;
     struct flow_self self;
-    struct poise_buf children; /**< struct child */
+    struct poise_buf children;  /**< struct child */
+    struct flow_crash *crashes; /**< [POISE_FLOW_NODES_MOST], owned */
     bool stop;
     bool lost; /**< the map's link broke */
 };
@@ -39,9 +40,10 @@ struct child {
     unsigned id;
 };
 
-static int say(struct agent *agent, enum flow_kind kind, unsigned id)
+static int say_ended(struct agent *agent, unsigned id)
 {
-    struct flow_item *item = flow_item_create(kind, NULL, 0);
+    struct flow_item *item = flow_item_create(FLOW_ENDED, &agent->crashes[id],
+                                              sizeof *agent->crashes);
     if (!item) {
         return -ENOMEM;
     }
@@ -65,8 +67,8 @@ static int start_node(struct agent *agent, unsigned id)
         }
         close(agent->link.fd);
         poise_trace_child((int)id + 1);
-        int status =
-            flow_server_run(agent->job, agent->options, id, agent->call);
+        int status = flow_server_run(agent->job, agent->options, id,
+                                     agent->call, &agent->crashes[id]);
         poise_trace_stop(poise_trace_use(NULL));
         _exit(status);
     }
@@ -82,7 +84,7 @@ static size_t reap(struct agent *agent, int how)
     for (size_t i = 0; i < agent->children.len / sizeof *children; i++) {
         if (children[i].pid > 0 && waitpid(children[i].pid, NULL, how) != 0) {
             children[i].pid = 0;
-            (void)say(agent, FLOW_ENDED, children[i].id);
+            (void)say_ended(agent, children[i].id);
         }
         left += children[i].pid > 0;
     }
@@ -173,7 +175,9 @@ int flow_agent_serve(const struct poise_flow_job *job,
                                    .job = flow_job_fingerprint(job),
                                    .turn = call->turn}};
     memcpy(agent.self.secret, call->secret, sizeof call->secret);
-    int code = flow_link_greet(&agent.link, &agent.self);
+    agent.crashes = flow_crashes_make(POISE_FLOW_NODES_MOST);
+    int code =
+        agent.crashes ? flow_link_greet(&agent.link, &agent.self) : -ENOMEM;
     if (code == 0) {
         code = flow_connect(&call->at, &agent.link.fd);
     }
@@ -187,6 +191,7 @@ int flow_agent_serve(const struct poise_flow_job *job,
     end_children(&agent, code < 0 || !agent.stop);
     flow_link_close(&agent.link, NULL);
     poise_buf_free(&agent.children);
+    flow_crashes_free(agent.crashes, POISE_FLOW_NODES_MOST);
     return code < 0 ? code : 1;
 }
 

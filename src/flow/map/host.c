@@ -372,14 +372,22 @@ int map_host_came(struct map *map, struct flow_link *link)
 int map_host_receive(struct map *map, struct flow_link *link)
 {
     const struct flow_head *head = &link->head;
+    struct flow_crash crash = {.number = 0};
     if (head->kind != FLOW_ENDED || head->place >= map->count) {
         return poise_error_set(EPROTO, "serve agent",
                                map->hosts[link->agent - 1].name,
                                "it sent a message of kind %u", head->kind);
     }
     struct map_node *node = &map->nodes[head->place];
-    return node->host == link->agent - 1 ? map_declare_dead(map, node, "died")
-                                         : 0;
+    if (node->host != link->agent - 1) {
+        return 0;
+    }
+    if (head->len == sizeof crash && link->in) {
+        memcpy(&crash, flow_made_data(link->in), sizeof crash);
+    }
+    int code = map_crashed(map, (unsigned)head->place, &crash);
+    return code < 0     ? code
+                        : map_declare_dead(map, node, "died");
 }
 
 /* Its nodes that did not come yet will not come. */

@@ -111,6 +111,8 @@ struct map {
     struct poise_buf marks;     /**< of struct poise_flow_mark */
     unsigned rechunkings, deaths, joins;
     uint64_t plan_bytes, report_bytes, reports;
+    struct flow_crash *crashes; /**< [cap], owned: of nodes started here */
+    struct flow_crash crash;    /**< the last one that is known of a block */
     struct flow_failure failure;
 };
 
@@ -147,6 +149,12 @@ struct flow_contact map_contact(const struct map *map);
 /** By it a number of a process is of this machine, and of processes that see
  * each other. */
 uint64_t map_machine(void);
+/** A node's process was ended by a signal: said, or, where the block is the
+ * same as the time before or nobody is left to compute it, an error (crash.c).
+ * What is known of it is forgotten then. */
+int map_crashed(struct map *map, unsigned id, struct flow_crash *crash);
+/** A node has computed a block for long. */
+void map_long(const struct map *map, unsigned id, const struct flow_head *head);
 /** Send what is queued, as far as it goes. */
 void map_flush(struct map *map);
 /** Start a node's process. 0 or negative. */

@@ -352,6 +352,18 @@ static int accept_all(struct map *map)
     return code < 0 ? code : 0;
 }
 
+/* Its process may have ended; that is heard later. */
+static int hung_up(struct map *map, unsigned id, int how)
+{
+    int code = map_crashed(map, id, &map->crashes[id]);
+    return code < 0
+               ? code
+               : map_declare_dead(
+                     map, &map->nodes[id],
+                     how == -EBADMSG ? "sent bytes that were damaged on the way"
+                                     : "hung up");
+}
+
 static int read_link(struct map *map, struct flow_link *link)
 {
     int code = 1;
@@ -366,9 +378,7 @@ static int read_link(struct map *map, struct flow_link *link)
             if (link->agent > 0) {
                 return map_host_lost(map, link);
             }
-            return known ? map_declare_dead(map, &map->nodes[link->peer],
-                                            "hung up")
-                         : 0;
+            return known ? hung_up(map, link->peer, code) : 0;
         }
         if (code > 0) {
             code = map_receive(map, link);
@@ -396,7 +406,9 @@ static int serve_event(struct map *map, void *source)
         epoll_ctl(map->poll, EPOLL_CTL_DEL, node->pidfd, NULL);
         waitpid(node->pid, NULL, 0);
         node->pid = 0;
-        return map_declare_dead(map, node, "died");
+        unsigned id = (unsigned)(node - map->nodes);
+        int code = map_crashed(map, id, &map->crashes[id]);
+        return code < 0 ? code : map_declare_dead(map, node, "died");
     }
     struct map_host *host = source;
     if (map->hosts && host >= map->hosts &&
@@ -478,6 +490,7 @@ static void map_free(struct map *map)
     free(map->files);
     free(map->nodes);
     free(map->tally);
+    flow_crashes_free(map->crashes, map->cap);
     map_election_close(map->election);
     poise_buf_free(&map->log_path);
     free(map->hosts);
@@ -518,7 +531,8 @@ static int map_make(struct map *map)
     map->nodes = poise_alloc(count, sizeof *map->nodes);
     map->files = poise_alloc(files, sizeof *map->files);
     map->tally = poise_alloc(count, sizeof *map->tally);
-    if (!map->nodes || !map->files || !map->tally) {
+    map->crashes = flow_crashes_make(count);
+    if (!map->nodes || !map->files || !map->tally || !map->crashes) {
         free(map->nodes);
         map->nodes = NULL;
         return -ENOMEM;

@@ -271,6 +271,9 @@ int map_receive(struct map *map, struct flow_link *link)
         return receive_failure(map, link);
     case FLOW_SEEK:
         return 0; /* plans go out as reports come */
+    case FLOW_LONG:
+        map_long(map, link->peer, &link->head);
+        return 0;
     case FLOW_LEAVE:
         map->nodes[link->peer].leaves = true;
         return 0;

@@ -55,7 +55,8 @@ int map_spawn(struct map *map, unsigned id)
         }
         close_all(map);
         poise_trace_child((int)id + 1);
-        int status = flow_server_run(map->job, map->options, id, &call);
+        int status = flow_server_run(map->job, map->options, id, &call,
+                                     &map->crashes[id]);
         poise_trace_stop(poise_trace_use(NULL));
         _exit(status);
     }

@@ -272,6 +272,12 @@ struct flow_slab {
 
 /* ---- processors (processor.c) ------------------------------------------- */
 
+struct flow_processor;
+/** A processor's thread begins and ends: should it crash, it can be named
+ * (watch.c). */
+void flow_watch_thread(struct flow_processor *processor);
+void flow_watch_thread_end(struct flow_processor *processor);
+
 /** What a processor computed of a file that was not counted yet. */
 struct flow_part {
     int64_t segment; /**< its first version */
@@ -292,6 +298,12 @@ struct flow_processor {
     struct flow_node *node FLOW_OWN_LINE;
     struct flow_heap heap;
     struct poise_flow_task *current; /**< taken, and not ended */
+    pthread_t thread;                /**< if it works (watch.c) */
+    bool works;
+    void *stack;                  /**< for handlers of signals, owned */
+    struct flow_key long_at;      /**< what was computed when last looked at */
+    uint64_t long_from;           /**< since then, at least */
+    uint64_t long_next;           /**< after so long it is told of (again) */
     struct poise_flow_task *slow; /**< whose dependencies are to be asked
                                        for by who has the node */
     bool settles;                 /**< flow_node_settle has something to do */

@@ -691,13 +691,16 @@ static int server_create(const struct poise_flow_job *job,
 
 int flow_server_run(const struct poise_flow_job *job,
                     const struct poise_flow_options *options, unsigned id,
-                    const struct flow_contact *call)
+                    const struct flow_contact *call, struct flow_crash *crash)
 {
     unsigned count = options->threads ? options->threads : 1, made = 0;
     struct flow_server *server;
     pthread_t *threads = poise_alloc(count, sizeof *threads);
     if (!threads || server_create(job, options, id, call, &server) < 0) {
         return 1;
+    }
+    if (crash) {
+        flow_watch_crashes(server->node, crash);
     }
     bool started = link_open(server, &server->map, &server->to) == 0;
     while (started && made < count &&

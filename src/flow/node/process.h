@@ -94,6 +94,11 @@ struct flow_item *flow_server_item(enum flow_kind kind,
 int flow_server_receive(struct flow_server *server, struct flow_link *link);
 /** The results that may not have come to the map once more, to another one. */
 int flow_server_resend_results(struct flow_server *server);
+/** From now on a signal that ends this process leaves word of it (watch.c). */
+void flow_watch_crashes(struct flow_node *node, struct flow_crash *crash);
+/** Tell the map of blocks that have been computed for long. The lock is held.
+ */
+int flow_watch_long(struct flow_server *server);
 /** Results go to the map; so does a report, if one is due. */
 int flow_server_report(struct flow_server *server);
 /** Look again for all blocks that `peer` (FLOW_NOBODY: anybody) was asked for.

@@ -458,6 +458,7 @@ void flow_node_work(struct flow_node *node)
     bool looks = has_several_cpus();
     uint64_t took_ns = 0;
     int code = 0;
+    flow_watch_thread(processor);
     processor->clock_ns = poise_clock_ns();
     while (step(processor, task, code, took_ns, &task)) {
         if (!task && !(task = wait_for_ready(processor, looks))) {
@@ -474,4 +475,5 @@ void flow_node_work(struct flow_node *node)
             code = flow_check_compute(task);
         }
     }
+    flow_watch_thread_end(processor);
 }

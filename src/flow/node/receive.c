@@ -462,6 +462,7 @@ int flow_server_report(struct flow_server *server)
     }
     server->due = false;
     int code = report_outputs(server);
+    code = code == 0 ? flow_watch_long(server) : code;
     if (code < 0) {
         return code;
     }

@@ -9,6 +9,7 @@ import os
 import random
 import statistics
 import subprocess
+import sys
 import time
 
 from measure import POISE
@@ -20,6 +21,7 @@ SWEEPS, SKIP, BLOCK_MS, BLOCKS = 60, 10, 1.25, 16
 def load_hosts():
     """The testbed with servers of ssh that the tests have."""
     path = os.path.join(TESTS, "flow", "hosts")
+    sys.path.insert(0, os.path.dirname(path))
     loader = importlib.machinery.SourceFileLoader("flow_hosts_test", path)
     module = importlib.util.module_from_spec(
         importlib.util.spec_from_loader("flow_hosts_test", loader))

@@ -551,19 +551,19 @@ static void test_line_left(void **state)
     (void)state;
     enum { NODES = 7 };
     static struct map_node nodes[NODES];
-    struct map map = {.nodes = nodes, .count = NODES, .line = 40};
+    static struct map map = {.nodes = nodes, .count = NODES, .line = 40};
     for (unsigned n = 0; n < NODES; n++) {
-        map.line_members[n] = n != 3; /* that one came later */
+        map.line_kept[n].member = n != 3; /* that one came later */
     }
+    assert_int_equal(flow_partition_keepers(map.line_kept, NULL, NODES), 0);
     for (unsigned dead = 0; dead < 1U << NODES; dead++) {
         bool lost = false;
         for (unsigned n = 0; n < NODES; n++) {
             nodes[n].alive = !(dead >> n & 1);
         }
         for (unsigned n = 0; n < NODES; n++) {
-            uint16_t at[FLOW_COPIES];
-            if (map.line_members[n]) {
-                flow_partition_keepers(map.line_members, NODES, n, at);
+            const uint16_t *at = map.line_kept[n].by;
+            if (map.line_kept[n].member) {
                 lost |= !nodes[n].alive && !nodes[at[0]].alive &&
                         !nodes[at[1]].alive;
             }

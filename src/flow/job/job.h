@@ -120,12 +120,21 @@ int flow_plan_decode(const uint16_t *before, const void *data, size_t len,
 
 /** Besides its owner so many nodes keep a copy of a block. */
 #define FLOW_COPIES 2
-/** The nodes that keep copies for `id`, which is one: a third and two thirds of
- * the ring of members away, so that, where there are enough, none of them has
- * a chunk beside one of its, and no two lie side by side. How many there are:
- * fewer than FLOW_COPIES where there are fewer others. */
-unsigned flow_partition_keepers(const bool *member, unsigned nodes, unsigned id,
-                                uint16_t out[FLOW_COPIES]);
+/** Whether a node has a part in a line, and the nodes that keep copies for it;
+ * FLOW_NOBODY: there are fewer others. */
+struct flow_kept {
+    uint16_t member;
+    uint16_t by[FLOW_COPIES];
+};
+/** Choose them for all members: `member` is given, `by` is filled. They are a
+ * third and two thirds of the ring of members away, so that, where there are
+ * enough, none of them has a chunk beside one of its, and no two lie side by
+ * side; or the nearest to that which are on another host, by `host` ([nodes],
+ * equal on the same one; NULL: all are): where there are two hosts neither is
+ * on its own, where there are more they are not on one, either. 0 or -ENOMEM.
+ */
+int flow_partition_keepers(struct flow_kept *kept, const uint32_t *host,
+                           unsigned nodes);
 
 /* ---- errors ---- */
 

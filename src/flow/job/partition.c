@@ -236,26 +236,93 @@ void flow_partition_inherit(uint16_t *owner, uint64_t places, unsigned dead,
     }
 }
 
-unsigned flow_partition_keepers(const bool *member, unsigned nodes, unsigned id,
-                                uint16_t out[FLOW_COPIES])
+/* ---- who keeps copies ----------------------------------------------------
+ */
+
+/* The members, and the hosts that they are on: 1, 2, or 3 for more. */
+struct ring {
+    uint16_t *at; /**< [count] */
+    unsigned count, hosts;
+    const uint32_t *host;
+};
+
+static int ring_make(const struct flow_kept *kept, const uint32_t *host,
+                     unsigned nodes, struct ring *ring)
 {
-    unsigned members = 0, rank = 0, at = 0, found = 0, want[FLOW_COPIES];
-    for (unsigned n = 0; n < nodes; n++) {
-        rank = n == id ? members : rank;
-        members += member[n];
-    }
-    for (unsigned i = 0; i < FLOW_COPIES && i + 1 < members; i++) {
-        unsigned step = ((i + 1) * members + 1) / (FLOW_COPIES + 1);
-        step = step > i ? step : i + 1; /* few members: the next ones */
-        want[found++] = (rank + step) % members;
+    uint32_t seen[2] = {0};
+    *ring = (struct ring){.at = poise_alloc(nodes, sizeof *ring->at),
+                          .hosts = host ? 0 : 1,
+                          .host = host};
+    if (!ring->at) {
+        return -ENOMEM;
     }
     for (unsigned n = 0; n < nodes; n++) {
-        for (unsigned i = 0; member[n] && i < found; i++) {
-            if (want[i] == at) {
-                out[i] = (uint16_t)n;
+        if (!kept[n].member) {
+            continue;
+        }
+        ring->at[ring->count++] = (uint16_t)n;
+        bool old = !host || ring->hosts > 2;
+        for (unsigned i = 0; !old && i < ring->hosts; i++) {
+            old = seen[i] == host[n];
+        }
+        if (!old && ring->hosts < 2) {
+            seen[ring->hosts] = host[n];
+        }
+        ring->hosts += !old;
+    }
+    return 0;
+}
+
+/* Whether the member at `at` may keep for the one at `own` beside the keeper
+ * before, `first` (own: there is none); `hosts`: on how many hosts they are to
+ * be. */
+static bool may_keep(const struct ring *ring, unsigned at, unsigned own,
+                     unsigned first, unsigned hosts)
+{
+    const uint32_t *host = ring->host;
+    if (at == own || at == first) {
+        return false;
+    }
+    return hosts < 2 || (host[ring->at[at]] != host[ring->at[own]] &&
+                         (hosts < 3 || first == own ||
+                          host[ring->at[at]] != host[ring->at[first]]));
+}
+
+/* The one that is the nearest to `want`. Three hosts may be too many to ask
+ * for: the keeper before may be on the only other one that is left. */
+static unsigned nearest(const struct ring *ring, unsigned want, unsigned own,
+                        unsigned first)
+{
+    for (unsigned hosts = ring->hosts; hosts > 0; hosts--) {
+        for (unsigned far = 0; far <= ring->count / 2; far++) {
+            unsigned up = (want + far) % ring->count;
+            unsigned down = (want + ring->count - far) % ring->count;
+            if (may_keep(ring, up, own, first, hosts)) {
+                return up;
+            }
+            if (may_keep(ring, down, own, first, hosts)) {
+                return down;
             }
         }
-        at += member[n];
     }
-    return found;
+    return own;
+}
+
+int flow_partition_keepers(struct flow_kept *kept, const uint32_t *host,
+                           unsigned nodes)
+{
+    struct ring ring;
+    int code = ring_make(kept, host, nodes, &ring);
+    for (unsigned r = 0; code == 0 && r < ring.count; r++) {
+        uint16_t *by = kept[ring.at[r]].by;
+        unsigned first = r;
+        for (unsigned i = 0; i < FLOW_COPIES; i++) {
+            unsigned step = ((i + 1) * ring.count + 1) / (FLOW_COPIES + 1);
+            unsigned at = nearest(&ring, (r + step) % ring.count, r, first);
+            by[i] = at == r ? FLOW_NOBODY : ring.at[at];
+            first = at;
+        }
+    }
+    free(ring.at);
+    return code;
 }

@@ -78,8 +78,10 @@ enum flow_kind {
     FLOW_BEGUN,   /**< `extra` the job's fingerprint; payload: its secret */
     FLOW_PROCESS, /**< node `place` is process `extra` (0: no child of the
                      map's) of machine `version` */
-    FLOW_LINE,    /**< map: copy what is needed after version `version`; in the
-                     log: that is done, payload: the members then, a byte each */
+    FLOW_LINE,    /**< map: copy what is needed after version `version`, to the
+                     nodes that the payload names, [FLOW_COPIES], 16 bits each;
+                     in the log: that is done, payload: struct flow_kept by
+                     node */
     FLOW_LEAVE,   /**< node: it is to end, and would have its blocks handed over
                      before */
     FLOW_WELCOME, /**< the other end's answer to a hello, and ... */
@@ -245,8 +247,9 @@ void flow_link_close(struct flow_link *link, void *owner);
 #define FLOW_SHARE_NS UINT64_C(20000)
 
 /** A map that was silent for so many times the time after which a node is
- * declared dead is gone: no result of this node will be accepted. */
-#define FLOW_MAP_TIMEOUTS 12
+ * declared dead is gone: no result of this node will be accepted. One that was
+ * stopped for a minute is not. */
+#define FLOW_MAP_TIMEOUTS 24
 
 /** What a newcomer learns of each number. A node that is gone never comes back;
  * one that is neither here nor gone may be on its way. */

@@ -317,7 +317,7 @@ int map_election_done(struct map_election *election, map_notice *notice,
 static int wait_for_turn(struct map_election *e, map_notice *notice, void *arg)
 {
     struct poise_buf answer = {0};
-    bool told = false;
+    bool told = false, away = false;
     unsigned failures = 0;
     uint64_t until = 0;
     int code;
@@ -326,9 +326,17 @@ static int wait_for_turn(struct map_election *e, map_notice *notice, void *arg)
         code = renewed == 0 ? lease_take(e, &until) : renewed < 0 ? renewed : 0;
         code = code == 0 ? try_once(e, false, &answer) : code;
         if (code < 0 && (told || ++failures < TRIES)) {
+            if (told && !away && notice) {
+                notice("etcd cannot be reached: this map waits for it", arg);
+            }
+            away = told;
             poise_sleep_ns(WAIT_NS); /* it may only be slow, or be starting */
             continue;
         }
+        if (code >= 0 && away && notice) {
+            notice("etcd is reached again", arg);
+        }
+        away = away && code < 0;
         if (code != 0) {
             break;
         }

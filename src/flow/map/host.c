@@ -167,6 +167,11 @@ int map_hosts_open(struct map *map)
             map->hosts[h].site = cluster->hosts->items[h].site;
         }
     }
+    for (unsigned h = 0; code == 0 && h < map->host_count; h++) {
+        const char *name = map->hosts[h].name;
+        map->hosts[h].machine =
+            (uint32_t)poise_hash_bytes(name, strlen(name), 0);
+    }
     code = code == 0 && map->hosts ? borders_make(map) : code;
     code = code == 0 ? choose_address(map) : code;
     if (flow_endpoint_is_loopback(&map->self.at)) {
@@ -199,6 +204,17 @@ int map_hosts_tell(struct map *map, int code)
     return code < 0 ? code : told;
 }
 
+static void notice(const struct map *map, const struct map_host *host,
+                   const char *what)
+{
+    struct poise_buf words = {0};
+    poise_buf_printf(&words, "host '%s' %s", host->name, what);
+    if (map->options->notice && poise_buf_str(&words)) {
+        map->options->notice(poise_buf_str(&words), map->options->notice_arg);
+    }
+    poise_buf_free(&words);
+}
+
 /* ---- starting ----------------------------------------------------------- */
 
 unsigned map_host_for(const struct map *map, unsigned id)
@@ -219,7 +235,7 @@ unsigned map_host_for(const struct map *map, unsigned id)
             alive += map->nodes[n].alive && map->nodes[n].host == h;
         }
         double load = (double)alive / host->slots;
-        bool there = host->local || host->link;
+        bool there = (host->local || host->link) && !host->away;
         if (there && (least == 0 || load + 1 < least)) {
             least = load + 1;
             best = h;
@@ -387,7 +403,38 @@ int map_host_receive(struct map *map, struct flow_link *link)
     }
     int code = map_crashed(map, (unsigned)head->place, &crash);
     return code < 0     ? code
+           : node->lost ? map_host_heard(map, node)
                         : map_declare_dead(map, node, "died");
+}
+
+/* ---- hosts that fall silent, and come back ------------------------------- */
+
+void map_host_silent(struct map *map, struct map_node *node)
+{
+    struct map_host *host = map->hosts ? &map->hosts[node->host] : NULL;
+    bool others = false;
+    if (!host || node->alive) {
+        return; /* or all began anew */
+    }
+    node->lost = true;
+    for (unsigned n = 0; n < map->count; n++) {
+        others |= map->nodes[n].alive && map->nodes[n].host == node->host;
+    }
+    if (!others && !host->away) {
+        host->away = true;
+        notice(map, host, "is not heard any more: others compute its part");
+    }
+}
+
+int map_host_heard(struct map *map, struct map_node *node)
+{
+    struct map_host *host = &map->hosts[node->host];
+    if (host->away) {
+        host->away = false;
+        notice(map, host, "is heard again: its nodes come back");
+    }
+    node->lost = false;
+    return map_grow(map);
 }
 
 /* Its nodes that did not come yet will not come. */
@@ -418,6 +465,10 @@ int map_host_ended(struct map *map, struct map_host *host)
     host->pid = 0;
     if (host->called) {
         return 0; /* its link, and its nodes', say what is left of it */
+    }
+    if (map->started) {
+        notice(map, host, "cannot be used again: its agent did not call");
+        return 0; /* others have its part */
     }
     return poise_error_set(
         EHOSTUNREACH, "start nodes on host", host->name,
@@ -477,6 +528,6 @@ void map_hosts_close(struct map *map)
         host->pid = 0;
         host->pidfd = -1;
         host->link = NULL;
-        host->called = false;
+        host->called = host->away = false;
     }
 }

@@ -15,9 +15,11 @@
 struct map_host {
     const char *name;
     const char *site; /**< NULL: none is named */
+    uint32_t machine; /**< by its name: equal on the same one */
     unsigned slots;
     bool local;             /**< nodes are started by fork, from here */
     bool called;            /**< the agent's link was there */
+    bool away;              /**< its nodes fell silent, all of them */
     pid_t pid;              /**< of the remote shell; 0: none */
     int pidfd;              /**< -1: none */
     struct flow_link *link; /**< of its agent; NULL: none */
@@ -27,6 +29,7 @@ struct map_node {
     unsigned host;
     bool wanted;  /**< the host's agent is to start it when it is there */
     bool of_log;  /**< the map before this one had it */
+    bool lost;    /**< it was declared dead because it was silent */
     pid_t pid;    /**< 0: reaped, or not a child of this process */
     pid_t logged; /**< by the log; its own if it says hello */
     int pidfd;    /**< -1: none */
@@ -34,6 +37,7 @@ struct map_node {
     struct flow_endpoint at; /**< port 0: did not say hello yet */
     bool alive;              /**< a member; before all are there: started */
     bool joined;             /**< is a member, or was one */
+    bool early;              /**< it died before all began */
     struct flow_link *link;
     uint64_t heard_ns;    /**< the link's when it was last looked at */
     uint64_t silent_from; /**< by map->awake */
@@ -85,7 +89,7 @@ struct map {
     bool took_over;                /**< and no node came back yet */
     bool inherited;         /**< took over, and did not begin anew since */
     struct map_node *nodes; /**< [cap], owned */
-    unsigned count, cap, ready;
+    unsigned count, cap;
     unsigned spares; /**< nodes that may be started yet for such as died */
     struct flow_link *links;  /**< accepted, owned */
     struct map_file *files;   /**< [file_count], owned */
@@ -94,9 +98,9 @@ struct map {
     int64_t oldest;
     int64_t line, sent_line; /**< the last complete one, and what was said */
     int64_t next_line;       /**< which was asked for; -1: none is */
-    /** The members when it was asked for; those of the complete one. */
-    bool next_members[POISE_FLOW_NODES_MOST];
-    bool line_members[POISE_FLOW_NODES_MOST];
+    /** Of the members when it was asked for; of those of the complete one. */
+    struct flow_kept next_kept[POISE_FLOW_NODES_MOST];
+    struct flow_kept line_kept[POISE_FLOW_NODES_MOST];
     uint64_t line_ns;     /**< when the last one was asked for */
     double line_cost_ns;  /**< what one costs a node; 0: not known yet */
     double line_spent_ns; /**< what all of them did */
@@ -132,6 +136,10 @@ unsigned map_host_for(const struct map *map, unsigned id);
 int map_host_came(struct map *map, struct flow_link *link);
 int map_host_receive(struct map *map, struct flow_link *link);
 int map_host_lost(struct map *map, struct flow_link *link);
+/** A node was declared dead for its silence; it, or its agent, speaks again:
+ * its host is not dead, and gets another node for it. 0 or negative. */
+void map_host_silent(struct map *map, struct map_node *node);
+int map_host_heard(struct map *map, struct map_node *node);
 /** The remote shell ended. */
 int map_host_ended(struct map *map, struct map_host *host);
 /** All is over: nodes and agents are told, and waited for. */

@@ -20,7 +20,9 @@
  */
 #include "internal.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -125,6 +127,25 @@ static int64_t line_ahead(const struct map *map)
                : line;
 }
 
+/* Who is to keep whose blocks. */
+static int choose_keepers(struct map *map)
+{
+    uint32_t *host = map->hosts ? poise_alloc(map->count, sizeof *host) : NULL;
+    if (map->hosts && !host) {
+        return -ENOMEM;
+    }
+    memset(map->next_kept, 0, sizeof map->next_kept);
+    for (unsigned n = 0; n < map->count; n++) {
+        map->next_kept[n].member = map->nodes[n].alive;
+        if (host) {
+            host[n] = map->hosts[map->nodes[n].host].machine;
+        }
+    }
+    int code = flow_partition_keepers(map->next_kept, host, map->count);
+    free(host);
+    return code;
+}
+
 static int line_ask(struct map *map)
 {
     int64_t end = 0;
@@ -138,12 +159,17 @@ static int line_ask(struct map *map)
     }
     map->next_line = head.version;
     map->line_ns = poise_clock_ns();
-    memset(map->next_members, 0, sizeof map->next_members);
-    for (unsigned n = 0; n < map->count; n++) {
-        map->next_members[n] = map->nodes[n].alive;
-        map->nodes[n].lines += map->nodes[n].alive && map->nodes[n].leaves;
+    map->probing = false;
+    int code = choose_keepers(map);
+    for (unsigned n = 0; code == 0 && n < map->count; n++) {
+        struct map_node *node = &map->nodes[n];
+        node->lines += node->alive && node->leaves;
+        if (node->alive && node->link && node->link->fd >= 0) {
+            code = map_send(node->link, FLOW_LINE, &head, map->next_kept[n].by,
+                            sizeof map->next_kept[n].by);
+        }
     }
-    return map_broadcast(map, FLOW_LINE, &head, NULL, 0);
+    return code;
 }
 
 /* What the last line cost counts as much as all before. Nodes are processes of
@@ -173,9 +199,9 @@ static int line_complete(struct map *map)
     map->next_line = -1;
     map->lines++;
     map->line_lead_ns = fmax(map->line_lead_ns * 3 / 4, LEAD_NS);
-    memcpy(map->line_members, map->next_members, sizeof map->line_members);
-    int code = map_log_add(map, FLOW_LINE, &head, map->line_members,
-                           map->count * sizeof *map->line_members);
+    memcpy(map->line_kept, map->next_kept, sizeof map->line_kept);
+    int code = map_log_add(map, FLOW_LINE, &head, map->line_kept,
+                           map->count * sizeof *map->line_kept);
     struct map_node *leaving = leaver(map);
     if (code < 0 || !leaving || leaving->lines == 0) {
         return code;
@@ -209,15 +235,13 @@ int map_line_keepers(const struct map *map, struct poise_buf *out)
 {
     int code = 0;
     for (unsigned d = 0; code == 0 && map->line >= 0 && d < map->count; d++) {
-        uint16_t keepers[FLOW_COPIES];
-        if (!map->line_members[d] || map->nodes[d].alive) {
-            continue;
-        }
-        unsigned count =
-            flow_partition_keepers(map->line_members, map->count, d, keepers);
-        for (unsigned i = 0; i < count; i++) {
-            if (map->nodes[keepers[i]].alive) {
-                code = poise_buf_append(out, &keepers[i], sizeof keepers[i]);
+        const struct flow_kept *kept = &map->line_kept[d];
+        for (unsigned i = 0; i < FLOW_COPIES && code == 0 && kept->member &&
+                             !map->nodes[d].alive;
+             i++) {
+            uint16_t by = kept->by[i];
+            if (by < map->count && map->nodes[by].alive) {
+                code = poise_buf_append(out, &by, sizeof by);
             }
         }
     }
@@ -227,17 +251,12 @@ int map_line_keepers(const struct map *map, struct poise_buf *out)
 int64_t map_line_left(const struct map *map)
 {
     for (unsigned d = 0; d < map->count; d++) {
-        uint16_t keepers[FLOW_COPIES];
-        bool kept = false;
-        if (!map->line_members[d] || map->nodes[d].alive) {
-            continue;
+        const struct flow_kept *kept = &map->line_kept[d];
+        bool left = !kept->member || map->nodes[d].alive;
+        for (unsigned i = 0; i < FLOW_COPIES; i++) {
+            left |= kept->by[i] < map->count && map->nodes[kept->by[i]].alive;
         }
-        unsigned count =
-            flow_partition_keepers(map->line_members, map->count, d, keepers);
-        for (unsigned i = 0; i < count; i++) {
-            kept |= map->nodes[keepers[i]].alive;
-        }
-        if (!kept) {
+        if (!left) {
             return -1;
         }
     }

@@ -27,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC UINT32_C(0x346c6f70)
+#define MAGIC UINT32_C(0x356c6f70)
 /** FILE.map is looked at so often: an older map may have written it late. */
 #define CALL_NS UINT64_C(1000000000)
 
@@ -267,12 +267,12 @@ static int apply(struct map *map, const struct flow_head *head,
         map->nodes[head->place].alive = false;
         return map_inherit(map, (unsigned)head->place);
     case FLOW_LINE:
-        if (data->len > map->cap * sizeof *map->line_members) {
+        if (data->len > map->cap * sizeof *map->line_kept) {
             return bad_log(map, "a line in it is of other members");
         }
         map->line = head->version;
-        memset(map->line_members, 0, sizeof map->line_members);
-        memcpy(map->line_members, data->data, data->len);
+        memset(map->line_kept, 0, sizeof map->line_kept);
+        memcpy(map->line_kept, data->data, data->len);
         return 0;
     case FLOW_PLAN:
         return apply_plan(map, head, data);
@@ -310,10 +310,14 @@ static int replay(struct map *map)
             poise_error_set(errno, "take over by log", map->options->log, NULL);
     }
     map->took_over = map->inherited = map->started;
+    for (unsigned n = 0; n < map->count; n++) {
+        map->nodes[n].host = map_host_for(map, n);
+    }
     unsigned more = map->count - map->options->nodes;
     unsigned planned = more > 0 ? map->options->join : 0;
     map->grown = more > 0;
     more -= more > planned ? planned : more;
+    more = more < map->deaths ? more : map->deaths; /* others had come back */
     map->spares -= more < map->spares ? more : map->spares;
     return code;
 }

@@ -108,13 +108,15 @@ int map_declare_dead(struct map *map, struct map_node *node, const char *why)
     if (map->inherited && left == 0) {
         return begin_anew(map); /* all that the dead map left is gone */
     }
-    if (!map->started || left == 0) {
-        node->alive = false;
-        return poise_error_set(EPIPE, "run job", NULL, "node %u %s%s", id, why,
-                               map->started ? ", and no other is left"
-                                            : " before it began");
-    }
     node->alive = false;
+    if (left == 0) {
+        return poise_error_set(EPIPE, "run job", NULL,
+                               "node %u %s, and no other is left", id, why);
+    }
+    if (!map->started) {
+        node->early = true; /* declared dead when the others have begun */
+        return 0;
+    }
     map->line = map_line_left(map);
     map->next_line = -1;
     struct poise_buf keepers = {0};
@@ -151,6 +153,7 @@ void map_forget(struct map *map)
     }
     for (unsigned n = 0; n < map->cap; n++) {
         map->nodes[n].alive = map->nodes[n].joined = false;
+        map->nodes[n].early = false;
         map->nodes[n].logged = 0;
         map->nodes[n].of_log = false;
         map->nodes[n].at = (struct flow_endpoint){.port = 0};
@@ -159,7 +162,6 @@ void map_forget(struct map *map)
     map->line = map->next_line = map->sent_line = -1;
     map->epoch = 0;
     map->started = map->took_over = map->inherited = map->grown = false;
-    map->ready = 0;
 }
 
 /* What there is of nodes ends here: their messages would be taken for those of
@@ -181,7 +183,7 @@ static void drop_nodes(struct map *map)
         node->report = (struct flow_report){0};
         node->mark_ns = node->copied_ns = 0;
         node->speed = 0;
-        node->leaves = false;
+        node->leaves = node->lost = false;
         memset(node->files, 0, files * sizeof *node->files);
         node->tally_count = 0;
         memset(node->rate, 0, files * sizeof *node->rate);
@@ -254,6 +256,7 @@ static int look_for_lost(struct map *map)
             alive--;
         } else if (node->alive && silence > lost) {
             code = map_declare_dead(map, node, "was silent for too long");
+            map_host_silent(map, node);
             alive--;
         }
     }
@@ -261,6 +264,30 @@ static int look_for_lost(struct map *map)
 }
 
 /* ---- what follows ------------------------------------------------------- */
+
+static bool all_came(const struct map *map)
+{
+    bool came = true;
+    for (unsigned n = 0; n < map->count; n++) {
+        came &= !map->nodes[n].alive || map->nodes[n].at.port != 0;
+    }
+    return came;
+}
+
+/* What died before it began is a member that dies at once. */
+static int bury_early(struct map *map)
+{
+    int code = 0;
+    for (unsigned n = 0; code == 0 && n < map->count; n++) {
+        struct map_node *node = &map->nodes[n];
+        if (node->early) {
+            node->early = false;
+            node->alive = true;
+            code = map_declare_dead(map, node, "died");
+        }
+    }
+    return code;
+}
 
 static int start(struct map *map)
 {
@@ -273,13 +300,16 @@ static int start(struct map *map)
     map->started_ns = map->line_ns = poise_clock_ns();
     map->passive_from = map->awake.ns;
     for (unsigned n = 0; n < map->count; n++) {
-        map->nodes[n].link->heard_ns = map->started_ns;
+        if (map->nodes[n].link) {
+            map->nodes[n].link->heard_ns = map->started_ns;
+        }
         map->nodes[n].joined = true;
     }
     int code =
         map_broadcast(map, FLOW_START, &head, list, map->count * sizeof *list);
     free(list);
-    return code == 0 ? map_begin(map) : code;
+    code = code == 0 ? map_begin(map) : code;
+    return code == 0 ? bury_early(map) : code;
 }
 
 /* The oldest version that can go on, and the newest line that is complete. */
@@ -315,7 +345,7 @@ static int follow_up(struct map *map)
 {
     int code = look_for_lost(map);
     if (code == 0 && !map->started) {
-        return map->ready == map->count ? start(map) : 0;
+        return all_came(map) ? start(map) : 0;
     }
     if (code == 0) {
         code = map_mark(map);
@@ -524,6 +554,9 @@ static int map_make(struct map *map)
 {
     const struct poise_flow_options *options = map->options;
     unsigned count = options->nodes + options->spares + options->join;
+    /* Each node of a host that was silent may come back, once. */
+    count += options->cluster ? options->nodes : 0;
+    count = count < POISE_FLOW_NODES_MOST ? count : POISE_FLOW_NODES_MOST;
     size_t files = map->job->file_count;
     map->cap = count;
     map->count = options->nodes;

@@ -223,7 +223,8 @@ static int readmit(struct map *map, struct map_node *node, bool began)
         node->pid = 0;
         return map_declare_dead(map, node, "died");
     }
-    return map_log_resend(map, node->link);
+    int code = map_log_resend(map, node->link);
+    return code == 0 && node->lost ? map_host_heard(map, node) : code;
 }
 
 static int receive_hello(struct map *map, struct flow_link *link)
@@ -251,7 +252,10 @@ static int receive_hello(struct map *map, struct flow_link *link)
     if (code == 0 && map->started) {
         return map_join(map, node);
     }
-    map->ready++;
+    if (node->early) { /* it was only silent */
+        node->early = false;
+        node->alive = true;
+    }
     return code;
 }
 

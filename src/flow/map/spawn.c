@@ -128,6 +128,9 @@ void map_leave(struct map *map)
 
 int map_grow(struct map *map)
 {
+    if (map->count == map->cap) {
+        return 0;
+    }
     struct map_node *node = &map->nodes[map->count++];
     int code = map_spawn(map, map->count - 1);
     node->alive = false; /* from when it joins */

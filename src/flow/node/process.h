@@ -112,8 +112,9 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head,
                       const uint16_t *keep);
 /** Somebody handed over all that it kept. */
 int flow_server_handed(struct flow_server *server, uint16_t from);
-/** The map wants a line after version `line`. */
-int flow_server_line(struct flow_server *server, int64_t line);
+/** The map wants a line after version `line`, with copies on those nodes. */
+int flow_server_line(struct flow_server *server, int64_t line,
+                     const uint16_t by[FLOW_COPIES]);
 /** Whether this node has done its part of it. */
 bool flow_server_line_is_complete(const struct flow_server *server);
 /** Handle what was put off until this epoch. */

@@ -294,6 +294,8 @@ static bool map_makes_sense(const struct flow_server *server,
     case FLOW_EPOCH:
         return head->place < POISE_FLOW_NODES_MOST && head->version >= -1 &&
                head->version < INT64_MAX && head->len % sizeof(uint16_t) == 0;
+    case FLOW_LINE:
+        return head->len == FLOW_COPIES * sizeof(uint16_t) && link->in;
     case FLOW_JOIN:
         return head->place < POISE_FLOW_NODES_MOST &&
                head->len == sizeof(struct flow_endpoint) && link->in;
@@ -321,7 +323,8 @@ static int receive_from_map(struct flow_server *server, struct flow_link *link)
         return flow_server_epoch(server, &link->head,
                                  link->in ? flow_made_data(link->in) : NULL);
     case FLOW_LINE:
-        return flow_server_line(server, link->head.version);
+        return flow_server_line(server, link->head.version,
+                                flow_made_data(link->in));
     case FLOW_RESULT_KEPT:
         receive_kept(server, link->head.place);
         return 0;

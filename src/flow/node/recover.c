@@ -34,11 +34,16 @@
 
 /* ---- lines -------------------------------------------------------------- */
 
-int flow_server_line(struct flow_server *server, int64_t line)
+int flow_server_line(struct flow_server *server, int64_t line,
+                     const uint16_t by[FLOW_COPIES])
 {
     uint16_t keepers[FLOW_COPIES];
-    unsigned count = flow_partition_keepers(server->member, server->count,
-                                            server->node->id, keepers);
+    unsigned count = 0;
+    for (unsigned i = 0; i < FLOW_COPIES; i++) {
+        if (by[i] < server->count && server->member[by[i]]) {
+            keepers[count++] = by[i];
+        }
+    }
     if (count != server->keeper_count ||
         memcmp(keepers, server->keepers, count * sizeof *keepers) != 0) {
         memcpy(server->keepers, keepers, count * sizeof *keepers);

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ struct values {
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_FLOW_OPTIONS(struct values, flow),
+    CLI_FLOW_SHARES(struct values, flow),
     {POISE_OPTION_HEADING, .help = "Words"},
     CLI_FLOW_WORDS(struct values, flow),
     CLI_COMMON_OPTIONS(struct values, common),
@@ -100,6 +102,53 @@ static int digest(int argc, char **argv, uint64_t *out)
     return got < 0 ? (int)got : 0;
 }
 
+/* The program's files, with shares as options say: those of --chunks are of the
+ * first one. `files` is [program's file_count]; `parts` are owned by the
+ * caller.
+ */
+static int share(const struct cli_flow *flow, struct poise_flow_job *job,
+                 struct poise_flow_file *files, struct poise_buf *parts)
+{
+    int code = 0;
+    for (uint32_t f = 0; f < job->file_count; f++) {
+        files[f] = job->files[f];
+        files[f].adapt = flow->adapt > 0 ? flow->adapt : files[f].adapt;
+    }
+    if (flow->chunks && job->file_count > 0) {
+        code = cli_chunks_read(flow->chunks, &files[0].shape, parts);
+        files[0].parts = (struct poise_flow_part *)parts->data;
+        files[0].part_count = parts->len / sizeof *files[0].parts;
+    }
+    job->files = files;
+    return code;
+}
+
+/* Run what a program opened. */
+static int run_job(const struct cli_flow *flow,
+                   struct poise_flow_program *program,
+                   struct poise_flow_options *run_options, bool agent,
+                   struct poise_flow_stats *stats)
+{
+    struct poise_flow_job job = program->job;
+    struct poise_flow_file *files =
+        poise_alloc((size_t)job.file_count + 1, sizeof *files);
+    struct poise_buf parts = {0};
+    struct cli_live *live = NULL;
+    int code = files ? share(flow, &job, files, &parts) : -ENOMEM;
+    run_options->output = program->output;
+    run_options->output_arg = program->arg;
+    if (code == 0 && !agent) {
+        code = cli_live_open(flow->live, false, run_options, &live);
+    }
+    if (code == 0) {
+        code = poise_flow_run(&job, run_options, stats);
+    }
+    cli_live_close(live);
+    poise_buf_free(&parts);
+    free(files);
+    return code;
+}
+
 static int run(const struct cli_flow *flow, const struct cli_cluster *cluster,
                int argc, char **argv)
 {
@@ -124,9 +173,7 @@ static int run(const struct cli_flow *flow, const struct cli_cluster *cluster,
     if (code < 0) {
         return cli_fail("desync run", code);
     }
-    run_options.output = program.output;
-    run_options.output_arg = program.arg;
-    code = poise_flow_run(&program.job, &run_options, &stats);
+    code = run_job(flow, &program, &run_options, cluster->agent, &stats);
     if (code < 0) {
         cli_say_error("desync run");
     }

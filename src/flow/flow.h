@@ -382,6 +382,27 @@ struct poise_flow_cluster {
     int agent;
 };
 
+/** What is known of one node while a job runs. */
+struct poise_flow_watched {
+    bool alive;      /**< it has a part in the job */
+    bool joined;     /**< it has, or had */
+    int64_t version; /**< all of its own blocks below it are done */
+    uint64_t blocks, redone, fetched, fetched_bytes; /**< as in its stats */
+};
+
+/** How far a job is, as its map knows. Valid during the call. */
+struct poise_flow_watch {
+    uint64_t ns;      /**< since all nodes were there */
+    int64_t version;  /**< all below it is done */
+    int64_t versions; /**< the last one, and one */
+    int64_t line;     /**< to which nodes go back if one dies; -1 */
+    uint64_t blocks;  /**< that were computed, also again */
+    uint64_t moved;   /**< places that have other nodes than at first */
+    unsigned rechunkings, deaths, joins;
+    unsigned count;
+    const struct poise_flow_watched *nodes; /**< [count] */
+};
+
 /** No copies: when a node dies, all begins anew. */
 #define POISE_FLOW_REPLICATE_NEVER UINT_MAX
 
@@ -443,6 +464,12 @@ struct poise_flow_options {
     /** Silence after which a node is declared dead, counted while the map
      * itself gets to listen; 0: 5 s. The last one is given 20 times as long. */
     uint64_t lost_ns;
+    /** Called in the caller's thread with how far the job is: each `watch_ns`
+     * (0: 200 ms), when a node dies, and at the end. Not without nodes. NULL:
+     * not. */
+    void (*watch)(const struct poise_flow_watch *watch, void *arg);
+    void *watch_arg;
+    uint64_t watch_ns;
     /** Called in the caller's thread for each result, once, in any order.
      * Negative ends the job. */
     int (*output)(const struct poise_flow_address *block, const void *data,

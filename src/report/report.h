@@ -123,6 +123,11 @@ struct poise_plot {
 POISE_API int poise_page_plot(struct poise_page *page,
                               const struct poise_plot *plot);
 
+/** A small drawing for each line of a plot, all with the same linear axes from
+ * 0 on and with the others pale behind it: for up to some twenty lines. */
+POISE_API int poise_page_multiples(struct poise_page *page,
+                                   const struct poise_plot *plot);
+
 /** A tree, from its roots on the left to its leaves; edges as thick as the
  * weights, which are those of a node's edge to its parent. Nodes that no root
  * is above (a circle) stand only in the table. For some hundred nodes. */

@@ -252,6 +252,12 @@ static int draw_all(struct poise_page *page, size_t count, const double *values,
                           page, &(struct poise_plot){odd, "x", "y", lines, 2,
                                                      POISE_UNIT_COUNT,
                                                      POISE_UNIT_NS, log, log});
+        code = code ? code
+                    : poise_page_multiples(
+                          page,
+                          &(struct poise_plot){odd, "x", "y", lines, log + 1,
+                                               POISE_UNIT_NS, POISE_UNIT_BYTES,
+                                               false, false});
     }
     code =
         code ? code
@@ -608,9 +614,47 @@ static void test_rollback(void **state)
     poise_page_destroy(page);
 }
 
+static unsigned count_of(const char *text, const char *what)
+{
+    unsigned count = 0;
+    for (; (text = strstr(text, what)) != NULL; text++) {
+        count++;
+    }
+    return count;
+}
+
+/* Each line once in full, and pale in the drawings of all others. */
+static void test_multiples(void **state)
+{
+    (void)state;
+    const double x[] = {0, 1, 2}, y[] = {0, 5, 10};
+    struct poise_line lines[5];
+    struct poise_page *page = NULL;
+    struct poise_buf out = {0};
+    for (int i = 0; i < 5; i++) {
+        lines[i] = (struct poise_line){"line", x, y, 3};
+    }
+    assert_int_equal(poise_page_create("t", "s", &page), 0);
+    assert_int_equal(
+        poise_page_multiples(page, &(struct poise_plot){"some", "x", "y", lines,
+                                                        5, POISE_UNIT_COUNT,
+                                                        POISE_UNIT_COUNT, false,
+                                                        false}),
+        0);
+    assert_int_equal(poise_page_html(page, &out), 0);
+    const char *text = poise_buf_str(&out);
+    assert_int_equal(count_of(text, "class=\"o\""), 5);
+    assert_int_equal(count_of(text, "class=\"p\""), 5 * 4);
+    assert_int_equal(count_of(text, ">10</text>"), 2); /* one a row */
+    assert_int_equal(count_of(text, "across: x, 0 to"), 1);
+    poise_buf_free(&out);
+    poise_page_destroy(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_multiples),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_escape),
         cmocka_unit_test(test_values),

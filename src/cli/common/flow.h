@@ -5,6 +5,7 @@
 #include "common.h"
 
 #include <poise/flow.h>
+#include <poise/report.h>
 
 /** How a job is run. */
 struct cli_flow {
@@ -15,7 +16,9 @@ struct cli_flow {
     const char *hosts, *rsh, *etcd;
     struct poise_strings ablation;
     int policy;
-    bool check, verbose, json;
+    const char *chunks;
+    int64_t adapt;
+    bool check, verbose, json, live;
 };
 
 /** Other hosts than this one, for a run. */
@@ -125,8 +128,27 @@ struct cli_cluster {
                            .offset = offsetof(type, member.check)              \
     }
 
+/** Who computes what. */
+#define CLI_FLOW_SHARES(type, member)                                          \
+    {POISE_OPTION_STRING, .name = "chunks", .arg = "FILE",                     \
+     .help = "who computes what: lines NODE ROWS COLUMNS [VERSIONS], ranges "  \
+             "of blocks from A up to and without B, as A-B (default: equal "   \
+             "shares)",                                                        \
+     .offset = offsetof(type, member.chunks)},                                 \
+    {                                                                          \
+        POISE_OPTION_INT, .name = "adapt", .arg = "N",                         \
+                          .help = "give out N versions at a time, by what "    \
+                                  "was measured (default: equal shares of "    \
+                                  "all)",                                      \
+                          .offset = offsetof(type, member.adapt), .min = 1,    \
+                          .max = 1000000000                                    \
+    }
+
 #define CLI_FLOW_WORDS(type, member)                                           \
-    CLI_VERBOSE_OPTION(type, member.verbose),                                  \
+    {POISE_OPTION_FLAG, .name = "live",                                        \
+     .help = "show all the time how far each process is (with -n or --hosts)", \
+     .offset = offsetof(type, member.live)},                                   \
+        CLI_VERBOSE_OPTION(type, member.verbose),                              \
     {                                                                          \
         POISE_OPTION_FLAG, .name = "json",                                     \
                            .help = "the same on stdout as JSON",               \
@@ -144,6 +166,24 @@ int cli_cluster_open(const char *name, const struct cli_flow *flow,
                      struct cli_cluster *out);
 /** Collective under a launcher. */
 void cli_cluster_close(struct cli_cluster *cluster);
+/** Chunks by hand for a file of this shape: struct poise_flow_part, appended to
+ * `out`. */
+int cli_chunks_read(const char *path, const struct poise_flow_chunk *shape,
+                    struct poise_buf *out);
+/** All of a file, appended to `out` with a 0 behind it. */
+int cli_text_read(const char *path, struct poise_buf *out);
+
+/** What is shown of a run while it goes on, and kept of it for a page. */
+struct cli_live;
+/** A watch for the options of a run: on stderr if `shows`, for a page if
+ * `keeps`; none of both: `out` is NULL, and nothing is set. 0 or -ENOMEM. */
+int cli_live_open(bool shows, bool keeps, struct poise_flow_options *options,
+                  struct cli_live **out);
+/** What was drawn last goes, if it was on a terminal. NULL is allowed. */
+void cli_live_close(struct cli_live *live);
+/** Each node's way through the versions, and what it fetched. */
+int cli_live_page(const struct cli_live *live, struct poise_page *page);
+
 /** What a run was, in some lines. */
 void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
                       struct poise_buf *out);

@@ -22,18 +22,14 @@ int cli_plate_read(const char *path, struct cli_plate *out);
 int cli_plate_write(const struct cli_plate *plate, const char *path);
 void cli_plate_free(struct cli_plate *plate);
 
-/** Chunks by hand, from a file: struct poise_flow_part, appended to `out`. */
-int cli_chunks_read(const char *path, uint64_t versions, struct poise_buf *out);
-/** All of a file, appended to `out` with a 0 behind it. */
-int cli_text_read(const char *path, struct poise_buf *out);
-
 /** A run to be shown. */
 struct cli_solve_outcome {
     const char *in;
     const struct cli_plate *before, *after;
     const struct poise_flow_heat *heat;
     const struct poise_flow_stats *stats;
-    const double *changes; /**< [heat->sweeps], or NULL */
+    const double *changes;       /**< [heat->sweeps], or NULL */
+    const struct cli_live *live; /**< how it went; NULL: nobody looked */
 };
 /** The report: convergence, nodes. */
 int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out);

@@ -237,6 +237,7 @@ int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out)
     code = code < 0 ? code : add_convergence(page, run);
     code = code < 0 ? code : add_nodes(page, run->stats);
     code = code < 0 ? code : add_progress(page, run->stats);
+    code = code < 0 ? code : cli_live_page(run->live, page);
     code = code < 0 ? code : add_all_chunks(page, run);
     code = code < 0 ? code : add_plate(page, run->before, "Before");
     code = code < 0 ? code : add_plate(page, run->after, "After");

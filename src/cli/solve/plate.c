@@ -20,23 +20,6 @@ static int wrong(const struct text *text, const char *why)
     return poise_error_set(EINVAL, "read", text->path, "%s", why);
 }
 
-int cli_text_read(const char *path, struct poise_buf *out)
-{
-    ssize_t count = 1;
-    int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        return fd;
-    }
-    while (count > 0) {
-        char *room = poise_buf_reserve(out, READ_BYTES);
-        count = room ? poise_file_read(fd, room, READ_BYTES, path) : -ENOMEM;
-        out->len += count > 0 ? (size_t)count : 0;
-    }
-    poise_file_close(fd, path);
-    /* Numbers are parsed up to a 0. */
-    return count < 0 ? (int)count : poise_buf_putc(out, '\0');
-}
-
 static int plate_make(struct cli_plate *plate, const struct text *text)
 {
     int64_t cells;

@@ -9,9 +9,9 @@ struct values {
     struct cli_common common;
     struct cli_flow flow;
     struct cli_cluster cluster;
-    int64_t sweeps, block, adapt;
+    int64_t sweeps, block;
     uint64_t block_ns;
-    const char *omega, *hold, *report, *chunks;
+    const char *omega, *hold, *report;
     struct poise_strings slow;
     int method;
     bool insulated;
@@ -42,15 +42,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_INT, .name = "block", .arg = "N",
      .help = "longest side of a block, in cells (default: 128)",
      .offset = offsetof(struct values, block), .min = 1, .max = 1000000},
-    {POISE_OPTION_STRING, .name = "chunks", .arg = "FILE",
-     .help = "who computes what: lines NODE ROWS COLUMNS [VERSIONS], ranges "
-             "of blocks from A up to and without B, as A-B (default: equal "
-             "shares)",
-     .offset = offsetof(struct values, chunks)},
-    {POISE_OPTION_INT, .name = "adapt", .arg = "N",
-     .help = "give out N versions at a time, by what was measured (default: "
-             "equal shares of all)",
-     .offset = offsetof(struct values, adapt), .min = 1, .max = 1000000000},
+    CLI_FLOW_SHARES(struct values, flow),
     {POISE_OPTION_HEADING, .help = "Emulation of unequal nodes"},
     {POISE_OPTION_DURATION, .name = "block-time", .arg = "TIME",
      .help = "each block takes that long, most of which is slept",
@@ -208,6 +200,7 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
 {
     struct poise_flow_options run_options = cli_flow_options(&values->flow);
     struct poise_flow_stats stats = {0};
+    struct cli_live *live = NULL;
     struct cli_plate after = *before;
     size_t sweeps = (size_t)values->sweeps;
     double *changes = values->report || values->flow.json
@@ -228,19 +221,24 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
         free(changes);
         return CLI_PARTLY;
     }
+    if (code == 0 && !agent) {
+        code = cli_live_open(values->flow.live, values->report != NULL,
+                             &run_options, &live);
+    }
     if (code == 0) {
         code = poise_flow_heat_run(heat, &run_options, after.cells, changes,
                                    &stats);
     }
     code = code == 0 && !agent ? cli_plate_write(&after, out) : code;
-    const struct cli_solve_outcome run = {in,   before, &after,
-                                          heat, &stats, changes};
+    const struct cli_solve_outcome run = {in,     before,  &after, heat,
+                                          &stats, changes, live};
     int status = code < 0 ? cli_fail("solve", code)
                  : agent  ? CLI_DONE
                           : tell(values, &run);
     if (!agent) {
         cli_trace_end();
     }
+    cli_live_close(live);
     poise_flow_stats_free(&stats);
     cli_plate_free(&after);
     free(changes);
@@ -255,20 +253,21 @@ static int compute(const struct values *values, const char *in, const char *out)
                                        (enum poise_flow_method)values->method,
                                    .sweeps = values->sweeps,
                                    .block = values->block,
-                                   .adapt = values->adapt,
+                                   .adapt = values->flow.adapt,
                                    .block_ns = values->block_ns};
     double *slow = NULL;
     bool *held = NULL;
     struct poise_buf parts = {0};
-    uint64_t halves = values->method == POISE_FLOW_SOR ? 2 : 1;
+    int64_t halves = values->method == POISE_FLOW_SOR ? 2 : 1;
     int status = CLI_DONE;
     int code =
         values->omega ? parse_number("--omega", values->omega, &heat.omega) : 0;
     code = code == 0 ? parse_slow(&values->slow, &heat, &slow) : code;
     code = code == 0 ? cli_plate_read(in, &plate) : code;
-    if (code == 0 && values->chunks) {
-        code = cli_chunks_read(values->chunks,
-                               halves * (uint64_t)values->sweeps + 1, &parts);
+    const struct poise_flow_chunk shape = {
+        .dims = 2, .versions = {0, halves * values->sweeps + 1}};
+    if (code == 0 && values->flow.chunks) {
+        code = cli_chunks_read(values->flow.chunks, &shape, &parts);
     }
     heat.parts = (struct poise_flow_part *)parts.data;
     heat.part_count = parts.len / sizeof *heat.parts;

@@ -115,10 +115,16 @@ struct map {
     struct poise_buf marks;     /**< of struct poise_flow_mark */
     unsigned rechunkings, deaths, joins;
     uint64_t plan_bytes, report_bytes, reports;
+    struct poise_flow_watched *watched; /**< [cap], owned; NULL: nobody looks */
+    uint64_t watched_ns;                /**< when the caller was told last */
+    unsigned watched_deaths;
     struct flow_crash *crashes; /**< [cap], owned: of nodes started here */
     struct flow_crash crash;    /**< the last one that is known of a block */
     struct flow_failure failure;
 };
+
+/** Tell the caller how far the job is, if it is time, or `now`. */
+int map_tell(struct map *map, bool now);
 
 /** Learn the names of a launcher's hosts. Collective. 0 or negative. */
 int map_hosts_gather(struct map *map);

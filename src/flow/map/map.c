@@ -480,6 +480,7 @@ static int serve(struct map *map)
         if (code == 0) {
             code = follow_up(map);
         }
+        code = code == 0 ? map_tell(map, map->done) : code;
         code = code == 0 ? map_log_hold(map) : code;
         if (code != -ESTALE) {
             map_flush(map);
@@ -520,6 +521,7 @@ static void map_free(struct map *map)
     free(map->files);
     free(map->nodes);
     free(map->tally);
+    free(map->watched);
     flow_crashes_free(map->crashes, map->cap);
     map_election_close(map->election);
     poise_buf_free(&map->log_path);

@@ -1,20 +1,27 @@
-/* Chunks by hand for poise solve. */
-#include "internal.h"
+/* Chunks by hand, for solve and desync run. */
+#include "flow.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define READ_BYTES 65536
 
 struct reader {
     const char *path, *at;
     unsigned line;
+    const struct poise_flow_chunk *shape; /* of the file that is cut */
 };
 
 static int wrong(const struct reader *reader)
 {
     return poise_error_set(EINVAL, "read", reader->path,
-                           "line %u is not NODE ROWS COLUMNS [VERSIONS]",
-                           reader->line);
+                           "line %u is not NODE%s [VERSIONS]", reader->line,
+                           reader->shape->dims == 2 ? " ROWS COLUMNS"
+                           : reader->shape->dims == 1
+                               ? " RANGE"
+                               : " and a range for each dimension");
 }
 
 static void skip_blanks(struct reader *reader)
@@ -50,14 +57,17 @@ static int read_range(struct reader *reader, struct poise_flow_range *out)
     return code;
 }
 
-static int read_chunk(struct reader *reader, uint64_t versions,
-                      struct poise_flow_part *out)
+static int read_chunk(struct reader *reader, struct poise_flow_part *out)
 {
     int64_t node = 0;
     *out = (struct poise_flow_part){
-        .chunk = {.dims = 2, .versions = {0, (int64_t)versions}}};
+        .chunk = {.dims = reader->shape->dims,
+                  .versions = reader->shape->versions}};
+    if (out->chunk.versions.to == 0) {
+        out->chunk.versions.to = 1;
+    }
     int code = read_number(reader, &node);
-    for (int d = 0; code == 0 && d < 2; d++) {
+    for (unsigned d = 0; code == 0 && d < reader->shape->dims; d++) {
         code = read_range(reader, &out->chunk.index[d]);
     }
     skip_blanks(reader);
@@ -73,18 +83,36 @@ static int read_chunk(struct reader *reader, uint64_t versions,
     return code;
 }
 
-int cli_chunks_read(const char *path, uint64_t versions, struct poise_buf *out)
+int cli_text_read(const char *path, struct poise_buf *out)
+{
+    ssize_t count = 1;
+    int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    while (count > 0) {
+        char *room = poise_buf_reserve(out, READ_BYTES);
+        count = room ? poise_file_read(fd, room, READ_BYTES, path) : -ENOMEM;
+        out->len += count > 0 ? (size_t)count : 0;
+    }
+    poise_file_close(fd, path);
+    /* Numbers are parsed up to a 0. */
+    return count < 0 ? (int)count : poise_buf_putc(out, '\0');
+}
+
+int cli_chunks_read(const char *path, const struct poise_flow_chunk *shape,
+                    struct poise_buf *out)
 {
     struct poise_buf text = {0};
     struct poise_flow_part part;
     int code = cli_text_read(path, &text);
-    struct reader reader = {path, poise_buf_str(&text), 1};
+    struct reader reader = {path, poise_buf_str(&text), 1, shape};
     while (code == 0 && *reader.at) {
         skip_blanks(&reader);
         if (*reader.at == '#') {
             reader.at += strcspn(reader.at, "\n");
         } else if (*reader.at != '\n' && *reader.at) {
-            code = read_chunk(&reader, versions, &part);
+            code = read_chunk(&reader, &part);
             code = code == 0 ? poise_buf_append(out, &part, sizeof part) : code;
         }
         if (*reader.at == '\n') {

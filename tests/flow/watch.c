@@ -1,0 +1,108 @@
+/* Room flow: what a caller is told while a job runs. */
+#include "common.h"
+
+#include <signal.h>
+#include <string.h>
+
+/** What came. */
+struct seen {
+    unsigned calls, backwards, count;
+    unsigned alive, deaths, strays;
+    int64_t version, versions;
+    uint64_t blocks, ns;
+};
+
+static void see(const struct poise_flow_watch *watch, void *arg)
+{
+    struct seen *seen = arg;
+    uint64_t blocks = 0;
+    int64_t low = INT64_MAX;
+    seen->calls++;
+    seen->backwards += watch->ns < seen->ns;
+    seen->alive = 0;
+    for (unsigned n = 0; n < watch->count; n++) {
+        const struct poise_flow_watched *node = &watch->nodes[n];
+        seen->alive += node->alive;
+        seen->strays += !node->joined;
+        blocks += node->blocks;
+        low = node->alive && node->version < low ? node->version : low;
+    }
+    seen->strays += blocks != watch->blocks || low != watch->version;
+    seen->ns = watch->ns;
+    seen->count = watch->count;
+    seen->deaths = watch->deaths;
+    seen->version = watch->version;
+    seen->versions = watch->versions;
+    seen->blocks = watch->blocks;
+}
+
+/* Node 1 ends when it is in the middle. */
+static int die(struct mix *mix, struct poise_flow_task *task,
+               const struct poise_flow_address *block, uint64_t *value)
+{
+    (void)mix;
+    (void)value;
+    return poise_flow_node(task) == 1 && block->version == 15 ? raise(SIGKILL)
+                                                              : 0;
+}
+
+static void watch_run(bool death)
+{
+    struct mix mix;
+    struct seen seen = {0};
+    struct poise_flow_stats stats = {0};
+    struct poise_flow_options options = {.nodes = 3,
+                                         .watch = see,
+                                         .watch_arg = &seen,
+                                         .watch_ns = 1,
+                                         .report_ns = 1};
+    mix_init(&mix, MIX_STENCIL, 2, 4, 30);
+    mix.spoil = death ? die : NULL;
+    assert_int_equal(mix_run(&mix, &options, &stats), 0);
+    assert_true(seen.calls > 1);
+    assert_int_equal(seen.backwards, 0);
+    assert_int_equal(seen.strays, 0);
+    assert_int_equal(seen.count, 3);
+    assert_int_equal(seen.deaths, death);
+    assert_int_equal(seen.alive, death ? 2 : 3);
+    assert_int_equal(seen.versions, 30);
+    assert_int_equal(seen.version, 30);
+    assert_true(seen.blocks >= (death ? 1 : 16 * 30));
+    poise_flow_stats_free(&stats);
+    mix_free(&mix);
+}
+
+static void test_watch(void **state)
+{
+    (void)state;
+    watch_run(false);
+}
+
+static void test_watch_death(void **state)
+{
+    (void)state;
+    watch_run(true);
+}
+
+/* Alone there is nobody to be looked at. */
+static void test_watch_alone(void **state)
+{
+    (void)state;
+    struct mix mix;
+    struct seen seen = {0};
+    struct poise_flow_options options = {.watch = see, .watch_arg = &seen};
+    mix_init(&mix, MIX_STENCIL, 1, 4, 9);
+    assert_int_equal(mix_run(&mix, &options, NULL), 0);
+    assert_int_equal(seen.calls, 0);
+    mix_free(&mix);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_watch_death),
+        cmocka_unit_test(test_watch_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

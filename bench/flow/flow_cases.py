@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 
+import flow_copies
 import flow_hosts
 import plot
 from measure import BUILD, POISE
@@ -285,14 +286,118 @@ def adapt(folder, figures):
               "times as slow", "of the ideal time", lines)])
 
 
+# What the text of the paper says of its figures: DesyncFS' time over MPI's, and
+# blocks a second before and after chunks were made anew once. Figure 6 has no
+# numbers in the text.
+PAPER = {"5a": {9: 1.133, 81: 1.111}, "5b": {1: 1.10, 4: 0.75, 8: 0.71},
+         "5c": {1: 1.08, 8: 0.76}, "7": (105, 180)}
+
+
+def paper_uniform(figure, folder, figures):
+    """Figure 5: (a) over nodes, (b) one laggard, (c) fifteen."""
+    lines, rows = {"paper's text": list(PAPER[figure].items())}, []
+    laggards = {"5a": 0, "5b": 1, "5c": 15}[figure]
+    for across in (1, 4, 9, 16) if figure == "5a" else (1, 2, 4, 8):
+        nodes, factor = (across, 1) if figure == "5a" else (16, across)
+        sweeps = 32 // factor + 6
+        factors = slow(laggards, factor, nodes)
+        calls = against_mpi(Plate(folder, nodes), 20, sweeps, factors)
+        del calls["MPI overlapped"]
+        found = figures.of(f"{figure} {across}", calls)
+        mine, other = found.values()
+        rows.append([figure, f"{across} nodes" if figure == "5a"
+                     else f"x{across}", text(mine), text(other),
+                     ratio(mine, other),
+                     text(PAPER[figure].get(across), 3)])
+        if other:
+            lines_add(lines, across, {"Poise": mine / other})
+    title, label = {
+        "5a": ("Figure 5 (a): equal nodes", "nodes"),
+        "5b": ("Figure 5 (b): one of 16 nodes slow", "times as slow"),
+        "5c": ("Figure 5 (c): 15 of 16 nodes slow", "times as slow")}[figure]
+    return rows, (f"flow-figure-{figure}.svg", title, label, "of MPI's time",
+                  lines)
+
+
+def paper_layouts(folder, figures):
+    """Figure 6: four mappings of chunks onto nodes of three speeds."""
+    _, _, found, _ = mix(folder, figures)
+    uniform = next(float(ms) for label, ms, _ in found
+                   if label == "(i) uniform")
+    rows = [["6", label, ms, "-", ratio(float(ms), uniform), "-"]
+            for label, ms, _ in found if ms != "-"]
+    mpi_ms = [float(ms) for label, ms, _ in found
+              if label == "MPI blocking, uniform" and ms != "-"]
+    lines = {"Poise": [(n + 1, float(row[2])) for n, row in
+                       enumerate(rows[:4])],
+             "ideal": [(1, ideal(80, MIX)), (4, ideal(80, MIX))]}
+    if mpi_ms:
+        lines["MPI, uniform"] = [(1, mpi_ms[0]), (4, mpi_ms[0])]
+    return rows, ("flow-figure-6.svg",
+                  "Figure 6: mappings (i) to (iv), nodes of three speeds",
+                  "mapping", "ms a sweep", lines)
+
+
+def paper_rechunk(folder, figures):
+    """Figure 7: one of 16 nodes four times as slow, chunks made anew once, in
+    the middle."""
+    sweeps, half = 80, 40
+    plate = Plate(folder, 16)
+    _, found = figures.all("7", lambda: plate.run(
+        20, sweeps, slow(1, 4), 4, ["--adapt", str(half)]))[0]
+    marks = {m["versions"]: m["seconds"] for m in found["progress"]}
+    points = []
+    # Of a few sweeps each, by when the map heard that they were over.
+    known = sorted(marks)
+    for before, now in zip(known[::5], known[5::5]):
+        points.append(((now - 1) / sweeps, (now - before) * 256 /
+                       (marks[now] - marks[before])))
+
+    def rate(begin, end):
+        inside = [v for v in known if begin <= v <= end]
+        return ((inside[-1] - inside[0]) * 256 /
+                (marks[inside[-1]] - marks[inside[0]]))
+
+    first, last = rate(5, half - 5), rate(half + 10, sweeps)
+    old, new = PAPER["7"]
+    rows = [["7", "blocks a second before", text(first), "-", "1.000",
+             f"{old} (1.000)"],
+            ["7", "and after", text(last), "-", ratio(last, first),
+             f"{new} ({new / old:.3f})"],
+            ["7", "shares by speed", text(first * 15.25 / 4), "-", "3.813",
+             "-"]]
+    return rows, ("flow-figure-7.svg",
+                  "Figure 7: chunks made anew in the middle", "share of the run",
+                  "throughput, of that before",
+                  {"Poise": [(x, y / first) for x, y in points],
+                   "paper's text": [(0, 1), (0.5, 1), (0.5, new / old),
+                             (1, new / old)]})
+
+
+def paper(folder, figures):
+    """Figures 5 to 7 of the paper, small, beside what it says itself."""
+    rows, charts = [], []
+    for figure in ("5a", "5b", "5c"):
+        more, drawn = paper_uniform(figure, folder, figures)
+        rows += more
+        charts.append(drawn)
+    for make in (paper_layouts, paper_rechunk):
+        more, drawn = make(folder, figures)
+        rows += more
+        charts.append(drawn)
+    return ("The paper's figures: ms a sweep (7: blocks a second)",
+            ["figure", "what", "Poise", "MPI blocking", "ratio", "paper"], rows,
+            charts)
+
+
 WAYS = {"1 thread": (0, 1), "2 threads": (0, 2), "2 nodes": (2, 1)}
 
 
 def grain_run(pattern, nodes, threads):
     """METG, and for each size of task the efficiency: both in microseconds."""
     run = subprocess.run(
-        [os.path.join(BUILD, "bench", "flow_grain"), pattern, "8", "1500",
-         str(nodes), str(threads)], capture_output=True, text=True, check=True,
+        [os.path.join(BUILD, "bench", "flow_grain"), pattern, "8",
+         "2000" if nodes else "20000", str(nodes), str(threads)], capture_output=True, text=True, check=True,
         timeout=LIMIT_S)
     *points, metg = run.stdout.split("\n")[:-1]
     return float(metg.split()[1]), [tuple(map(float, p.split()))
@@ -377,7 +482,8 @@ def recover(folder, figures):
 
 
 CASES = {"flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
-         "flow-adapt": adapt, "flow-grain": grain, "flow-recover": recover,
+         "flow-adapt": adapt, "flow-paper": paper, "flow-grain": grain,
+         "flow-recover": recover, "flow-copies": flow_copies.copies,
          "flow-sites": flow_hosts.sites, "flow-many": flow_hosts.many}
 
 

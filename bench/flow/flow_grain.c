@@ -12,11 +12,17 @@
  * two. Blocks have 16 bytes; a task of a size does so many rounds of
  * arithmetic, whose time is measured alone first. Prints a line for each size:
  * microseconds of work in a task, microseconds that a task took of a thread,
- * efficiency; and METG at the end.
+ * efficiency; and METG at the end, with how long a line of memory takes from
+ * one processor's cache to another's and back: on a virtual machine that can be
+ * another time in each run.
  */
 #include <poise/flow.h>
 
+#include <poise/wait.h>
+
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +147,40 @@ static double round_ns(void)
     return best;
 }
 
+enum { TURNS = 100000 };
+
+static void *answer(void *arg)
+{
+    atomic_int *turn = arg;
+    for (int i = 0; i < TURNS; i++) {
+        while (atomic_load(turn) != 2 * i + 1) {
+            poise_pause();
+        }
+        atomic_store(turn, 2 * i + 2);
+    }
+    return NULL;
+}
+
+/* Nanoseconds of a line's way to another thread's processor and back. */
+static double line_ns(void)
+{
+    _Alignas(64) atomic_int turn = 0;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, answer, &turn) != 0) {
+        return 0;
+    }
+    uint64_t began = poise_clock_ns();
+    for (int i = 0; i < TURNS; i++) {
+        atomic_store(&turn, 2 * i + 1);
+        while (atomic_load(&turn) != 2 * i + 2) {
+            poise_pause();
+        }
+    }
+    double took = (double)(poise_clock_ns() - began) / TURNS;
+    pthread_join(thread, NULL);
+    return took;
+}
+
 static int run(struct bench *bench, int64_t versions, unsigned nodes,
                unsigned threads, double *task_ns)
 {
@@ -214,6 +254,7 @@ int main(int argc, char **argv)
         poise_buf_free(&words);
         return 1;
     }
-    printf("METG %.3f us\n", metg / 1e3);
+    printf("METG %.3f us, a line there and back %.0f ns\n", metg / 1e3,
+           atoi(argv[4]) || atoi(argv[5]) > 1 ? line_ns() : 0);
     return 0;
 }

@@ -307,11 +307,11 @@ class Structure(unittest.TestCase):
         self.bad(self.globals("int counter;\n", "core/a.c counter\n"),
                  "REASON")
 
-    def shared(self, text, name="a.so"):
+    def shared(self, text, *flags):
         source = self.write("a.c", text)
-        path = os.path.join(self.root, name)
-        subprocess.run([*COMPILER, "-fPIC", "-shared", source, "-o", path],
-                       check=True)
+        path = os.path.join(self.root, "a.so")
+        subprocess.run([*COMPILER, "-fPIC", "-shared", *flags, source, "-o",
+                        path], check=True)
         return path
 
     def test_symbols(self):
@@ -324,6 +324,50 @@ class Structure(unittest.TestCase):
                 "{\n    return MPI_Init(0, 0);\n}\n")
         self.bad(run("symbols", self.shared(text)), "MPI_Init")
         self.good(run("symbols", "--backend", self.shared(text)))
+
+    def abi(self, header, users=()):
+        """Build a library of src/a.h with the list that is there; check."""
+        header = self.write("a.h", header)
+        listed = os.path.join(self.root, "abi.list")
+        if not os.path.exists(listed):
+            self.good(run("abi", "--update", listed, "0.2.0", header))
+        self.good(run("abi", "--script", listed,
+                      os.path.join(self.root, "map"), header))
+        library = self.shared("int poise_x(void)\n{\n    return 1;\n}\n"
+                              "int poise_inner(void)\n{\n    return 1;\n}\n",
+                              f"-Wl,--version-script={self.root}/map")
+        return run("abi", "--check", listed, library, header, "--", *users)
+
+    def test_abi(self):
+        text = "struct poise_s { int a; };\nPOISE_API int poise_x(void);\n"
+        user = os.path.join(self.root, "user.o")
+        subprocess.run([*COMPILER, "-c", self.write(
+            "user.c", "int poise_inner(void);\nint f(void)\n{\n"
+            "    return poise_inner();\n}\n"), "-o", user], check=True)
+        self.good(self.abi(text, [user]))
+        self.bad(self.abi(text), "exports poise_inner, which neither")
+        self.bad(self.abi(text.replace("int a", "long a"), [user]),
+                 "struct:poise_s is declared otherwise")
+        self.bad(self.abi(text.replace("(void)", "(int)"), [user]),
+                 "poise_x is declared otherwise")
+        self.bad(self.abi("struct poise_s { int a; };\n", [user]),
+                 "poise_x is in no public header")
+        self.bad(self.abi(text + "POISE_API int poise_y(void);\n", [user]),
+                 "lacks poise_y", "does not define poise_y")
+
+    def test_abi_update(self):
+        header = self.write("a.h", "POISE_API int poise_x(void);\n")
+        listed = os.path.join(self.root, "abi.list")
+        self.good(run("abi", "--update", listed, "0.2.0", header))
+        self.write("a.h", "POISE_API int poise_x(int a);\n")
+        self.bad(run("abi", "--update", listed, "0.3.0", header),
+                 "poise_x; keep what they declare")
+        self.good(run("abi", "--update", listed, "0.2.1", header))
+        self.write("a.h", "POISE_API int poise_x(int a);\n"
+                   "POISE_API int poise_y(void);\n")
+        self.good(run("abi", "--update", listed, "0.3.0", header))
+        with open(listed, encoding="utf-8") as file:
+            self.assertIn("POISE_0.3 poise_y int poise_y(void);", file.read())
 
     def test_format(self):
         with open(os.path.join(TOOLS, "..", ".clang-format"),

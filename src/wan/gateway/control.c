@@ -7,9 +7,11 @@
  *   capture A B             after the answer: all that comes to the end of
  *                           either direction, a message for each packet, with
  *                           the head that pcap files have before it
+ *   missed                  of one that captures: a head without a packet,
+ *                           after all that came before it was asked
  *
  * The gateway never waits: who does not read what was captured misses it, and
- * is told how much in the next head (its sixth word, which files do not have).
+ * is told how much in the next head (its last word, which files do not have).
  */
 #include "wan/gateway/gateway.h"
 #include "wan/host/host.h"
@@ -33,8 +35,7 @@ struct capture_head {
     uint64_t missed;
 };
 #define HEAD_IN_FILE 16
-/** More than a socket holds. */
-#define CAPTURE_AFTER 4096
+#define ASK_MISSED "missed"
 
 int wan_socket_address(const char *path, struct sockaddr_un *out)
 {
@@ -136,6 +137,16 @@ static int begin_capture(struct wan_control *control, struct wan_asker *asker,
     return 0;
 }
 
+/* How much was missed. Where there is no room for it, it is asked again. */
+static void tell_missed(struct wan_control *control, struct wan_asker *asker)
+{
+    const struct capture_head head = {.missed = asker->missed};
+    if (send(asker->fd, &head, sizeof head, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+        errno != EAGAIN) {
+        asker_end(control, asker);
+    }
+}
+
 void wan_control_hear(struct wan_control *control, unsigned number)
 {
     struct wan_asker *asker = &control->askers[number];
@@ -149,6 +160,10 @@ void wan_control_hear(struct wan_control *control, unsigned number)
         return;
     }
     text[got] = '\0';
+    if (asker->captures && strcmp(text, ASK_MISSED) == 0) {
+        tell_missed(control, asker);
+        return;
+    }
     int code;
     if (strncmp(text, "capture ", 8) == 0) {
         code = begin_capture(control, asker, text + 8);
@@ -267,52 +282,83 @@ static int capture_begin(int out)
     return poise_file_write(out, head, sizeof head, "capture");
 }
 
+/* What a capture has heard. */
+struct capture {
+    const struct poise_wan_testbed *testbed;
+    const char *from;
+    int fd, out;
+    unsigned silent; /* waits for nothing, in a row */
+    bool asked;      /* since the last of them, how much was missed */
+    bool ended;      /* and that is known: nothing from before is on its way */
+    uint64_t missed;
+    struct {
+        struct capture_head head;
+        unsigned char data[WAN_SEGMENT_BYTES];
+    } message;
+};
+
+/* One message, if one comes within `wait_ms`. */
+static int capture_hear(struct capture *c, int wait_ms)
+{
+    struct pollfd look = {.fd = c->fd, .events = POLLIN};
+    if (poll(&look, 1, wait_ms) <= 0) {
+        c->silent++;
+        c->asked = false;
+        return c->silent > WAN_STOPPED_S && wan_is_stopped(c->testbed->gateway)
+                   ? unanswered(c->testbed, "capture packets of", c->from)
+                   : 0;
+    }
+    c->silent = 0;
+    ssize_t got = recv(c->fd, &c->message, sizeof c->message, 0);
+    if (got < (ssize_t)sizeof c->message.head) {
+        return poise_error_set(ECONNRESET, "capture packets of", c->from,
+                               "the gateway is gone");
+    }
+    c->missed = c->message.head.missed;
+    c->ended = c->message.head.kept == 0;
+    /* The head, without its last word, just before the data. */
+    unsigned char *at = c->message.data - HEAD_IN_FILE;
+    memmove(at, &c->message.head, HEAD_IN_FILE);
+    return c->ended ? 0
+                    : poise_file_write(c->out, at,
+                                       (size_t)got - sizeof c->message.head +
+                                           HEAD_IN_FILE,
+                                       "capture");
+}
+
 int poise_wan_capture(const struct poise_wan_testbed *testbed, const char *from,
                       const char *to, int out, const volatile int *stop,
                       uint64_t *missed)
 {
     struct poise_buf request = {0};
-    struct {
-        struct capture_head head;
-        unsigned char data[WAN_SEGMENT_BYTES];
-    } *packet = poise_alloc(1, sizeof *packet);
-    poise_buf_printf(&request, "capture %s %s", from, to);
-    int fd = !packet         ? -ENOMEM
-             : request.error ? request.error
-                             : ask(testbed, poise_buf_str(&request), "begin");
-    int code = fd < 0 ? fd : capture_begin(out);
+    struct capture *c = poise_alloc(1, sizeof *c);
     *missed = 0;
-    /* What came before the stop is written, too. */
-    unsigned after = 0, silent = 0;
-    while (code == 0 && after <= CAPTURE_AFTER) {
-        struct pollfd look = {.fd = fd, .events = POLLIN};
-        int ready = poll(&look, 1, *stop ? 0 : 1000);
-        if (*stop && ready <= 0) {
-            break;
-        }
-        after += *stop != 0;
-        silent = ready == 0 ? silent + 1 : 0;
-        if (silent > WAN_STOPPED_S && wan_is_stopped(testbed->gateway)) {
-            code = unanswered(testbed, "capture packets of", from);
-        }
-        ssize_t got = ready > 0 ? recv(fd, packet, sizeof *packet, 0) : -1;
-        if (ready > 0 && got <= 0) {
-            code = poise_error_set(ECONNRESET, "capture packets of", from,
-                                   "the gateway is gone");
-        } else if (got >= (ssize_t)sizeof packet->head) {
-            *missed = packet->head.missed;
-            /* The head, without its last word, just before the data. */
-            unsigned char *at = packet->data - HEAD_IN_FILE;
-            memmove(at, &packet->head, HEAD_IN_FILE);
-            code = poise_file_write(
-                out, at, (size_t)got - sizeof packet->head + HEAD_IN_FILE,
-                "capture");
-        }
+    if (!c) {
+        return -ENOMEM;
     }
-    if (fd >= 0) {
-        close(fd);
+    poise_buf_printf(&request, "capture %s %s", from, to);
+    c->testbed = testbed;
+    c->from = from;
+    c->out = out;
+    c->fd = request.error ? request.error
+                          : ask(testbed, poise_buf_str(&request), "begin");
+    int code = c->fd < 0 ? c->fd : capture_begin(out);
+    /* What came before the stop is written, too, and what was missed is known:
+     * the answer to the last question comes after all of it. */
+    while (code == 0 && !c->ended) {
+        if (*stop && !c->asked) {
+            c->asked = true;
+            if (send(c->fd, ASK_MISSED, strlen(ASK_MISSED), MSG_NOSIGNAL) < 0) {
+                code = poise_error_set(errno, "capture packets of", from, NULL);
+            }
+        }
+        code = code < 0 ? code : capture_hear(c, 1000);
     }
-    free(packet);
+    *missed = c->missed;
+    if (c->fd >= 0) {
+        close(c->fd);
+    }
+    free(c);
     poise_buf_free(&request);
     return code;
 }

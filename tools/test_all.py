@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -311,6 +312,12 @@ def main():
                         choices=[way.name for way in WAYS],
                         help="only this way of building (repeatable)")
     args = parser.parse_args()
+
+    # Started in the background or by nohup, programs ignore these, and so would
+    # those of the tests that are ended by them.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
     folder = None
     if "TMPDIR" not in os.environ and not args.soak and has_room(MEMORY):

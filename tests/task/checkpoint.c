@@ -343,7 +343,7 @@ static void test_interrupted(void **state)
                 runs == 0 ? job_of(sizes[i]) : job_resumed(sizes[i]);
             job.options.policy = (enum poise_policy)policy;
             job.options.threads = 1 + (unsigned)i % 2;
-            job.options.checkpoint_ns = UINT64_C(1000000000);
+            job.options.checkpoint_ns = UINT64_C(3600000000000); /* never */
             job.interrupt_at = 60;
             job.nap_ns = 20000;
             job.local = (struct poise_local_options){

@@ -17,6 +17,7 @@ enum {
     BACKOFF_MS = 200,
     BACKOFF_MOST_MS = 2000,
     CONNECT_S = 5,
+    ANSWER_S = 60,
     VERSION_BYTES = 12,
     PASSED_MOST = 16 << 20, /* bytes that wait for it */
     IN_MOST = PROXY_INPUT_MOST,
@@ -500,6 +501,15 @@ static int take_record(struct proxy_view *view, struct proxy_viewer *viewer,
                              body);
 }
 
+/* Where a viewer has no session yet, its only link decides: a machine that
+ * takes connections may be slow to answer. One that has tries again. */
+static unsigned patience_s(const struct proxy_viewer *viewer)
+{
+    bool is_slow = !viewer->has_token &&
+                   viewer->channel.wire->link.state != REMOTE_CONNECTING;
+    return is_slow ? ANSWER_S : CONNECT_S;
+}
+
 static int turn_link(struct proxy_view *view, struct proxy_viewer *viewer)
 {
     struct proxy_channel *channel = &viewer->channel;
@@ -516,9 +526,10 @@ static int turn_link(struct proxy_view *view, struct proxy_viewer *viewer)
     }
     code = proxy_wire_read(channel->wire, view->buffer);
     if (code >= 0 && !channel->is_up &&
-        view->now_ns - channel->begun_ns > CONNECT_S * PROXY_SECOND_NS) {
+        view->now_ns - channel->begun_ns > patience_s(viewer) * PROXY_SECOND_NS) {
         return poise_error_set(ETIMEDOUT, "connect to", channel->wire->name,
-                               "it did not answer for %d s", CONNECT_S);
+                               "it did not answer for %u s",
+                               patience_s(viewer));
     }
     while (code > 0 && viewer->state != PROXY_VIEWER_ENDING) {
         enum proxy_record kind;

@@ -64,7 +64,10 @@ static void say(int fd, const void *data, size_t len, unsigned files)
 static int hear(int fd)
 {
     uint32_t answer = 0;
-    ssize_t got = recv(fd, &answer, sizeof answer, 0);
+    ssize_t got;
+    do {
+        got = recv(fd, &answer, sizeof answer, 0);
+    } while (got < 0 && errno == EINTR);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         fail_msg("it takes for ever");
     }

@@ -91,7 +91,10 @@ static bool request_take(int fd, struct request *out)
     if (!visitor_is_own(fd)) {
         return false;
     }
-    ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    ssize_t got;
+    do { /* with a limit of time it ends when this process was stopped */
+        got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
     struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (!head || head->cmsg_level != SOL_SOCKET ||
         head->cmsg_type != SCM_RIGHTS ||

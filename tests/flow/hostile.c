@@ -61,6 +61,9 @@ static bool get(int fd, void *data, size_t len)
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
             fail_msg("it takes for ever");
         }
+        if (got < 0 && errno == EINTR) {
+            continue; /* stopped, and gone on */
+        }
         if (got <= 0) {
             return false;
         }

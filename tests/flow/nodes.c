@@ -248,6 +248,7 @@ struct pair {
     unsigned second; /* the same as `first`: nobody else */
     int64_t version; /* atomic; -1: none, or it happened */
     int how;         /* the signal */
+    pid_t leaver;    /* atomic: who is to leave, but has not ended so far */
 };
 
 static int spoil_pair(struct mix *mix, struct poise_flow_task *task,
@@ -258,6 +259,12 @@ static int spoil_pair(struct mix *mix, struct poise_flow_task *task,
     int64_t due = __atomic_load_n(&pair->version, __ATOMIC_ACQUIRE);
     (void)value;
     __atomic_store_n(&pair->pids[node], getpid(), __ATOMIC_RELEASE);
+    pid_t leaver = __atomic_load_n(&pair->leaver, __ATOMIC_ACQUIRE);
+    if (leaver != 0 && kill(leaver, 0) == 0 &&
+        block->version > PAIR_VERSIONS * 3 / 4) {
+        /* The map may be late: what is left is to last until it has come. */
+        poise_sleep_ns(50 * MS);
+    }
     if (node != pair->first || due < 0 || block->version < due ||
         !__atomic_compare_exchange_n(&pair->version, &due, -1, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
@@ -270,6 +277,9 @@ static int spoil_pair(struct mix *mix, struct poise_flow_task *task,
     }
     if (other != getpid()) {
         kill(other, pair->how);
+    }
+    if (pair->how == SIGTERM) {
+        __atomic_store_n(&pair->leaver, getpid(), __ATOMIC_RELEASE);
     }
     kill(getpid(), pair->how);
     return 0;

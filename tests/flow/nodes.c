@@ -600,6 +600,7 @@ static void test_long(void **state)
     mix.spoil_arg = heard.told;
     assert_int_equal(mix_run(&mix, &options, NULL), 0);
     assert_non_null(strstr(poise_buf_str(&heard.words), "has been computing"));
+    assert_non_null(strstr(poise_buf_str(&heard.words), ":7[3] for "));
     poise_buf_free(&heard.words);
     munmap(heard.told, sizeof *heard.told);
     mix_free(&mix);

@@ -1,5 +1,6 @@
 /* Room flow: what a caller is told while a job runs. */
 #include "common.h"
+#include "flow/node/process.h"
 
 #include <signal.h>
 #include <string.h>
@@ -97,12 +98,35 @@ static void test_watch_alone(void **state)
     mix_free(&mix);
 }
 
+/* Nothing is known of how long a block takes that is looked at for the first
+ * time, though it be the very first one. */
+static void test_first_is_not_long(void **state)
+{
+    (void)state;
+    const struct poise_flow_options options = {.lost_ns = 1};
+    struct flow_more more = {.key = {0, 0, 0}};
+    struct flow_block block = {.more = &more};
+    struct poise_flow_task task = {.block = &block};
+    struct flow_processor processor = {.current = &task};
+    struct flow_node node = {
+        .options = &options, .threads = 1, .processors = &processor};
+    struct flow_server server = {.node = &node, .woken = true};
+    assert_int_equal(flow_watch_long(&server), 0);
+    assert_null(server.map.queue.first);
+    poise_sleep_ns(1000000);
+    assert_int_equal(flow_watch_long(&server), 0);
+    assert_non_null(server.map.queue.first);
+    assert_int_equal(server.map.queue.first->head.kind, FLOW_LONG);
+    flow_queue_clear(&server.map.queue, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_watch),
         cmocka_unit_test(test_watch_death),
         cmocka_unit_test(test_watch_alone),
+        cmocka_unit_test(test_first_is_not_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,8 @@ int flow_watch_long(struct flow_server *server)
         if (processor->current) {
             key = flow_block_key(processor->current->block);
         }
-        if (!flow_key_same(&key, &processor->long_at)) {
+        if (processor->long_next == 0 ||
+            !flow_key_same(&key, &processor->long_at)) {
             processor->long_at = key;
             processor->long_from = now;
             processor->long_next = LONG_TIMEOUTS * lost;

@@ -4,12 +4,11 @@
  * a page: as many samples as fit a drawing, at a distance that doubles.
  */
 #include "flow.h"
+#include "redraw.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #define REDRAW_NS UINT64_C(250000000)
 #define LINE_NS UINT64_C(1000000000)
@@ -25,8 +24,8 @@ struct sample {
 };
 
 struct cli_live {
-    bool shows, keeps, redraws, colours;
-    unsigned lines;      /* of the table that stands on the terminal */
+    bool shows, keeps;
+    struct cli_redraw redraw;
     unsigned count;      /* nodes, when it was shown last */
     unsigned deaths;     /* that were told */
     uint64_t shown_ns;   /* on the job's clock */
@@ -174,41 +173,10 @@ static void put_table(const struct cli_live *live,
 
 /* ---- the terminal ------------------------------------------------------- */
 
-static void wipe(struct cli_live *live, struct poise_buf *out)
+/* The first two lines are heads. */
+static const char *style(unsigned line, const char *text, size_t len)
 {
-    if (live->lines > 0) {
-        poise_buf_printf(out, "\033[%uA\r\033[J", live->lines);
-    }
-    live->lines = 0;
-}
-
-/* Lines that the terminal does not break, and no more than it has: what is
- * drawn over must be where it was put. The first two are heads. */
-static void put_on_terminal(struct cli_live *live, struct poise_buf *text,
-                            struct poise_buf *out)
-{
-    struct winsize size = {0};
-    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
-    size_t width = size.ws_col > 1 ? size.ws_col - 1u : 79;
-    unsigned height = size.ws_row > 2 ? size.ws_row - 1u : 23;
-    for (const char *at = poise_buf_str(text); *at && live->lines < height;) {
-        size_t length = strcspn(at, "\n");
-        bool head = live->colours && live->lines < 2;
-        bool dead = live->colours && memmem(at, length, " dead ", 6);
-        poise_buf_puts(out, head ? "\033[1m" : dead ? "\033[31m" : "");
-        poise_buf_append(out, at, length < width ? length : width);
-        poise_buf_puts(out, head || dead ? "\033[0m\n" : "\n");
-        live->lines++;
-        at += length + (at[length] == '\n');
-    }
-}
-
-static void put_out(struct poise_buf *out)
-{
-    if (!out->error && out->len > 0) {
-        (void)!write(STDERR_FILENO, out->data, out->len);
-    }
-    poise_buf_free(out);
+    return line < 2 ? "1" : memmem(text, len, " dead ", 6) ? "31" : NULL;
 }
 
 /* ---- looking ------------------------------------------------------------ */
@@ -261,23 +229,22 @@ static void show(struct cli_live *live, const struct poise_flow_watch *watch)
 {
     uint64_t ns = watch->ns - live->shown_ns;
     bool over = watch->version == watch->versions;
-    bool due = ns >= (live->redraws ? REDRAW_NS : LINE_NS) || over;
+    bool due = ns >= (live->redraw.redraws ? REDRAW_NS : LINE_NS) || over;
     struct poise_buf text = {0}, out = {0};
     if (!grow(live, watch->count)) {
         return;
     }
-    if (!live->redraws && watch->deaths > live->deaths) {
+    if (!live->redraw.redraws && watch->deaths > live->deaths) {
         tell_deaths(live, watch, &out);
     }
-    if (due && live->redraws) {
+    if (due && live->redraw.redraws) {
         put_table(live, watch, ns, &text);
-        wipe(live, &out);
-        put_on_terminal(live, &text, &out);
+        cli_redraw_put(&live->redraw, &text, style, &out);
     } else if (due) {
         put_line(live, watch, ns, &out);
     }
     poise_buf_free(&text);
-    put_out(&out);
+    cli_redraw_write(&out);
     for (unsigned n = 0; due && n < watch->count; n++) {
         live->last[n] = sample_of(&watch->nodes[n]);
     }
@@ -340,7 +307,6 @@ static void look(const struct poise_flow_watch *watch, void *arg)
 int cli_live_open(bool shows, bool keeps, struct poise_flow_options *options,
                   struct cli_live **out)
 {
-    const char *terminal = getenv("TERM"), *plain = getenv("NO_COLOR");
     *out = NULL;
     if (!shows && !keeps) {
         return 0;
@@ -351,9 +317,7 @@ int cli_live_open(bool shows, bool keeps, struct poise_flow_options *options,
     }
     live->shows = shows;
     live->keeps = keeps;
-    live->redraws = cli_is_terminal(STDERR_FILENO) && terminal &&
-                    strcmp(terminal, "dumb") != 0;
-    live->colours = live->redraws && !(plain && *plain);
+    live->redraw = cli_redraw_open();
     options->watch = look;
     options->watch_arg = live;
     options->watch_ns = keeps ? KEEP_NS : REDRAW_NS;

@@ -3,13 +3,12 @@
  * is drawn over the one before, else a line for each operation. What is shown
  * is of the time since the last showing, but for the counts of what was lost.
  */
+#include "cli/common/redraw.h"
 #include "monitor.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 /** As often as one can read it. */
 #define SHOW_NS 1000000000
@@ -41,8 +40,7 @@ struct monitor_live {
     struct before *before; /* [count], as the monitor numbers operations */
     unsigned count;
     int64_t start_ns, shown_ns;
-    unsigned lines; /* of the table that stands on the terminal */
-    bool redraws, colours;
+    struct cli_redraw redraw;
 };
 
 int monitor_live_create(const struct poise_monitor *monitor,
@@ -50,16 +48,13 @@ int monitor_live_create(const struct poise_monitor *monitor,
                         struct monitor_live **out)
 {
     struct monitor_live *live = poise_alloc(1, sizeof *live);
-    const char *terminal = getenv("TERM"), *plain = getenv("NO_COLOR");
     if (!live) {
         return -ENOMEM;
     }
     live->monitor = monitor;
     live->reader = reader;
     live->start_ns = live->shown_ns = (int64_t)poise_clock_ns();
-    live->redraws = cli_is_terminal(STDERR_FILENO) && terminal &&
-                    strcmp(terminal, "dumb") != 0;
-    live->colours = live->redraws && !(plain && *plain);
+    live->redraw = cli_redraw_open();
     *out = live;
     return 0;
 }
@@ -272,49 +267,12 @@ static void put_table(const struct row *rows, unsigned count, int64_t ns,
 
 /* ---- the terminal ------------------------------------------------------- */
 
-static void wipe(struct monitor_live *live, struct poise_buf *out)
+/* The second line is the table's head. */
+static const char *style(unsigned line, const char *text, size_t len)
 {
-    if (live->lines > 0) {
-        poise_buf_printf(out, "\033[%uA\r\033[J", live->lines);
-    }
-    live->lines = 0;
-}
-
-/* Lines that the terminal does not break, and no more than it has: what is
- * drawn over must be where it was put. The second line is the table's head. */
-static void put_on_terminal(struct monitor_live *live, struct poise_buf *text,
-                            struct poise_buf *out)
-{
-    struct winsize size = {0};
-    ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
-    size_t width = size.ws_col > 1 ? size.ws_col - 1u : 79;
-    unsigned height = size.ws_row > 2 ? size.ws_row - 1u : 23;
-    const char *at = poise_buf_str(text);
-    while (*at && live->lines < height) {
-        size_t length = strcspn(at, "\n");
-        bool is_head = live->colours && live->lines == 1;
-        poise_buf_puts(out, is_head ? "\033[1m" : "");
-        /* Bytes of a character beyond the first take no place. */
-        size_t place = 0, end = 0;
-        for (; end < length; end++) {
-            place += ((unsigned char)at[end] & 0xc0) != 0x80;
-            if (place > width) {
-                break;
-            }
-        }
-        poise_buf_append(out, at, end);
-        poise_buf_puts(out, is_head ? "\033[0m\n" : "\n");
-        live->lines++;
-        at += length + (at[length] == '\n');
-    }
-}
-
-static void put_out(struct poise_buf *out)
-{
-    if (!out->error) {
-        (void)!write(STDERR_FILENO, out->data, out->len);
-    }
-    poise_buf_free(out);
+    (void)text;
+    (void)len;
+    return line == 1 ? "1" : NULL;
 }
 
 void monitor_live_look(struct monitor_live *live)
@@ -327,16 +285,15 @@ void monitor_live_look(struct monitor_live *live)
     struct poise_buf text = {0}, out = {0};
     unsigned count = gather(live, &rows);
     put_head(live, now, &text);
-    if (live->redraws) {
-        wipe(live, &out);
+    if (live->redraw.redraws) {
         put_table(rows, count, now - live->shown_ns, &text);
-        put_on_terminal(live, &text, &out);
+        cli_redraw_put(&live->redraw, &text, style, &out);
     } else {
         put_lines(rows, count, now - live->shown_ns, &text);
         poise_buf_append(&out, text.data, text.len);
     }
     out.error = out.error ? out.error : text.error;
-    put_out(&out);
+    cli_redraw_write(&out);
     poise_buf_free(&text);
     free(rows);
     live->shown_ns = now;
@@ -345,6 +302,6 @@ void monitor_live_look(struct monitor_live *live)
 void monitor_live_end(struct monitor_live *live)
 {
     struct poise_buf out = {0};
-    wipe(live, &out);
-    put_out(&out);
+    cli_redraw_wipe(&live->redraw, &out);
+    cli_redraw_write(&out);
 }

@@ -11,6 +11,8 @@
 struct values {
     struct cli_common common;
     struct cli_flow flow;
+    struct cli_cluster cluster;
+    const char *report;
 };
 
 static const struct poise_option options[] = {
@@ -18,6 +20,10 @@ static const struct poise_option options[] = {
     CLI_FLOW_OPTIONS(struct values, flow),
     CLI_FLOW_SHARES(struct values, flow),
     {POISE_OPTION_HEADING, .help = "Words"},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "write an HTML page: what each process did and when, who computed "
+             "which blocks",
+     .offset = offsetof(struct values, report)},
     CLI_FLOW_WORDS(struct values, flow),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
@@ -58,6 +64,92 @@ static int load(const char *path,
     memcpy(begin, &symbol, sizeof symbol);
     return 0;
 }
+
+/* ---- the page ----------------------------------------------------------- */
+
+/** A run to be shown. */
+struct outcome {
+    int argc;
+    char **argv;
+    const struct poise_flow_job *job;
+    const struct poise_flow_stats *stats;
+    const struct cli_live *live;
+};
+
+static int add_figures(struct poise_page *page,
+                       const struct poise_flow_stats *stats)
+{
+    static const char *const labels[] = {"time", "blocks", "computed again",
+                                         "new shares", "nodes given up"};
+    enum { COUNT = sizeof labels / sizeof *labels };
+    struct poise_buf cells[COUNT] = {0};
+    const char *values[COUNT];
+    uint64_t redone = 0;
+    for (unsigned n = 0; n < stats->node_count; n++) {
+        redone += stats->nodes[n].redone;
+    }
+    poise_human_ns(&cells[0], stats->wall_ns);
+    poise_human_count(&cells[1], stats->blocks);
+    poise_human_count(&cells[2], redone);
+    poise_buf_decimal(&cells[3], stats->rechunkings);
+    poise_buf_decimal(&cells[4], stats->deaths);
+    for (int i = 0; i < COUNT; i++) {
+        values[i] = poise_buf_str(&cells[i]);
+    }
+    int code = poise_page_figures(page, labels, values, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        poise_buf_free(&cells[i]);
+    }
+    return code;
+}
+
+/* The plans of a job that is cut into stages are of these, not of its file. */
+static bool has_stages(const struct poise_flow_job *job)
+{
+    const struct poise_flow_file *file = job->files;
+    return job->file_count == 1 &&
+           file->shape.versions.to - file->shape.versions.from <= 1 &&
+           (file->stages > 0 || file->adapt > 0);
+}
+
+static int make_page(const struct outcome *run, struct poise_buf *out)
+{
+    struct poise_page *page;
+    struct poise_buf subtitle = {0};
+    for (int i = 0; i < run->argc; i++) {
+        poise_buf_puts(&subtitle, i > 0 ? " " : "");
+        poise_buf_escape(&subtitle, run->argv[i], strlen(run->argv[i]));
+    }
+    int code =
+        poise_page_create("poise desync run", poise_buf_str(&subtitle), &page);
+    poise_buf_free(&subtitle);
+    if (code < 0) {
+        return code;
+    }
+    code = add_figures(page, run->stats);
+    code = code < 0 ? code : cli_flow_page(run->stats, page);
+    code = code < 0 ? code : cli_live_page(run->live, page);
+    for (uint32_t f = 0; code == 0 && f < run->job->file_count; f++) {
+        if (!has_stages(run->job)) {
+            code = cli_flow_page_chunks(&run->job->files[f].shape, f,
+                                        run->stats, page);
+        }
+    }
+    code = code < 0 ? code : poise_page_html(page, out);
+    poise_page_destroy(page);
+    return code;
+}
+
+static int save_page(const struct outcome *run, const char *path)
+{
+    struct poise_buf out = {0};
+    int code = make_page(run, &out);
+    code = code < 0 ? code : poise_file_save(path, &out);
+    poise_buf_free(&out);
+    return code;
+}
+
+/* ---- the run ------------------------------------------------------------ */
 
 static int tell(const struct cli_flow *flow,
                 const struct poise_flow_stats *stats)
@@ -123,25 +215,33 @@ static int share(const struct cli_flow *flow, struct poise_flow_job *job,
     return code;
 }
 
-/* Run what a program opened. */
-static int run_job(const struct cli_flow *flow,
+/* Run what a program opened, and write the page of it. */
+static int run_job(struct values *values, int argc, char **argv,
                    struct poise_flow_program *program,
-                   struct poise_flow_options *run_options, bool agent,
                    struct poise_flow_stats *stats)
 {
+    const struct cli_flow *flow = &values->flow;
+    const struct cli_cluster *cluster = &values->cluster;
+    struct poise_flow_options run_options = cli_flow_options(flow);
     struct poise_flow_job job = program->job;
     struct poise_flow_file *files =
         poise_alloc((size_t)job.file_count + 1, sizeof *files);
     struct poise_buf parts = {0};
     struct cli_live *live = NULL;
     int code = files ? share(flow, &job, files, &parts) : -ENOMEM;
-    run_options->output = program->output;
-    run_options->output_arg = program->arg;
-    if (code == 0 && !agent) {
-        code = cli_live_open(flow->live, false, run_options, &live);
+    run_options.cluster = cluster->used ? &cluster->cluster : NULL;
+    run_options.output = program->output;
+    run_options.output_arg = program->arg;
+    if (code == 0 && !cluster->agent) {
+        code = cli_live_open(flow->live, values->report != NULL, &run_options,
+                             &live);
     }
     if (code == 0) {
-        code = poise_flow_run(&job, run_options, stats);
+        code = poise_flow_run(&job, &run_options, stats);
+    }
+    if (code == 0 && values->report) {
+        const struct outcome outcome = {argc, argv, &job, stats, live};
+        code = save_page(&outcome, values->report);
     }
     cli_live_close(live);
     poise_buf_free(&parts);
@@ -149,16 +249,15 @@ static int run_job(const struct cli_flow *flow,
     return code;
 }
 
-static int run(const struct cli_flow *flow, const struct cli_cluster *cluster,
-               int argc, char **argv)
+static int run(struct values *values, int argc, char **argv)
 {
+    const struct cli_cluster *cluster = &values->cluster;
     struct poise_flow_program program = {0};
-    struct poise_flow_options run_options = cli_flow_options(flow);
     struct poise_flow_stats stats = {0};
     int (*begin)(int, char **, struct poise_flow_program *) = NULL;
-    int traced = cluster->agent
-                     ? CLI_DONE
-                     : cli_trace_begin("desync run", (int)flow->nodes + 1);
+    int traced = cluster->agent ? CLI_DONE
+                                : cli_trace_begin("desync run",
+                                                  (int)values->flow.nodes + 1);
     if (traced != CLI_DONE) {
         return traced;
     }
@@ -167,13 +266,12 @@ static int run(const struct cli_flow *flow, const struct cli_cluster *cluster,
         code = begin(argc, argv, &program);
     }
     if (code == 0 && cluster->used) {
-        run_options.cluster = &cluster->cluster;
         code = digest(argc, argv, &program.job.digest);
     }
     if (code < 0) {
         return cli_fail("desync run", code);
     }
-    code = run_job(flow, &program, &run_options, cluster->agent, &stats);
+    code = run_job(values, argc, argv, &program, &stats);
     if (code < 0) {
         cli_say_error("desync run");
     }
@@ -181,7 +279,7 @@ static int run(const struct cli_flow *flow, const struct cli_cluster *cluster,
         return code < 0 ? CLI_PARTLY : CLI_DONE;
     }
     int finished = program.finish ? program.finish(code, program.arg) : 0;
-    int status = code < 0 ? CLI_PARTLY : tell(flow, &stats);
+    int status = code < 0 ? CLI_PARTLY : tell(&values->flow, &stats);
     if (finished < 0) {
         status = cli_fail("desync run", finished);
     }
@@ -190,14 +288,19 @@ static int run(const struct cli_flow *flow, const struct cli_cluster *cluster,
     return status;
 }
 
-static int run_on(const struct cli_flow *flow, int argc, char **argv)
+static int run_on(struct values *values, int argc, char **argv)
 {
-    struct cli_cluster cluster;
-    int status = cli_cluster_open("desync run", flow, &cluster);
-    if (status == CLI_DONE) {
-        status = run(flow, &cluster, argc, argv);
-        cli_cluster_close(&cluster);
+    struct cli_standard standard;
+    int status =
+        cli_cluster_open("desync run", &values->flow, &values->cluster);
+    if (status == CLI_DONE && !values->cluster.agent) {
+        status = cli_standard_output("desync run", values->flow.json,
+                                     &values->report, NULL, &standard);
     }
+    if (status == CLI_DONE) {
+        status = run(values, argc, argv);
+    }
+    cli_cluster_close(&values->cluster);
     return status;
 }
 
@@ -217,7 +320,7 @@ int cli_desync_run(int argc, char **argv)
     if (first >= 0 &&
         cli_flow_ablate(&cli_desync_run_command, &values.flow, &status)) {
         end += end < argc && strcmp(argv[end], "--") == 0;
-        status = end < argc ? run_on(&values.flow, argc - end, argv + end)
+        status = end < argc ? run_on(&values, argc - end, argv + end)
                             : missing_job();
     }
     poise_strings_free(&values.flow.ablation);

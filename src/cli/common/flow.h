@@ -184,6 +184,15 @@ void cli_live_close(struct cli_live *live);
 /** Each node's way through the versions, and what it fetched. */
 int cli_live_page(const struct cli_live *live, struct poise_page *page);
 
+/** What each node did, and progress. */
+int cli_flow_page(const struct poise_flow_stats *stats,
+                  struct poise_page *page);
+/** Who computed which blocks of a file of this shape at first, and whenever
+ * that changed (desyncfs, figure 7). */
+int cli_flow_page_chunks(const struct poise_flow_chunk *shape, uint32_t file,
+                         const struct poise_flow_stats *stats,
+                         struct poise_page *page);
+
 /** What a run was, in some lines. */
 void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
                       struct poise_buf *out);

@@ -7,8 +7,6 @@
 
 /** Cells of a heat map to a side. */
 #define CELLS_MOST 48
-/** Maps of chunks that are drawn. */
-#define CHUNKS_MOST 12
 
 /* The plate in coarser cells, each the mean of some. */
 static int add_plate(struct poise_page *page, const struct cli_plate *plate,
@@ -77,123 +75,6 @@ static int add_convergence(struct poise_page *page,
     return code;
 }
 
-static int add_nodes(struct poise_page *page,
-                     const struct poise_flow_stats *stats)
-{
-    static const char *const series[] = {"computing", "waiting for blocks",
-                                         "waiting for memory"};
-    unsigned count = stats->node_count;
-    double *values = poise_alloc(3 * (size_t)count + 1, sizeof *values);
-    const char **names = poise_alloc(count + 1, sizeof *names);
-    struct poise_buf *texts = poise_alloc(count + 1, sizeof *texts);
-    int code = values && names && texts ? 0 : -ENOMEM;
-    for (unsigned n = 0; code == 0 && n < count; n++) {
-        const struct poise_flow_node_stats *node = &stats->nodes[n];
-        values[3 * n] = (double)node->compute_ns;
-        values[3 * n + 1] = (double)(node->wait_ns - node->throttled_ns);
-        values[3 * n + 2] = (double)node->throttled_ns;
-        poise_buf_printf(&texts[n], "node %u: %llu blocks", n,
-                         (unsigned long long)node->blocks);
-        names[n] = poise_buf_str(&texts[n]);
-    }
-    const struct poise_stacks stacks = {.title = "Nodes",
-                                        .x_label = "time",
-                                        .rows = names,
-                                        .series = series,
-                                        .values = values,
-                                        .row_count = count,
-                                        .series_count = 3,
-                                        .unit = POISE_UNIT_NS};
-    if (code == 0) {
-        code = poise_page_stacks(page, &stacks);
-    }
-    for (unsigned n = 0; texts && n < count; n++) {
-        poise_buf_free(&texts[n]);
-    }
-    free(texts);
-    free(names);
-    free(values);
-    return code;
-}
-
-static int add_progress(struct poise_page *page,
-                        const struct poise_flow_stats *stats)
-{
-    size_t count = stats->mark_count;
-    double *x = poise_alloc(2 * count + 1, sizeof *x);
-    double *y = x + count;
-    if (!x) {
-        return -ENOMEM;
-    }
-    for (size_t m = 0; m < count; m++) {
-        x[m] = (double)stats->marks[m].ns;
-        y[m] = (double)stats->marks[m].version;
-    }
-    const struct poise_line line = {"complete versions", x, y, count};
-    const struct poise_plot plot = {.title = "Progress",
-                                    .x_label = "time",
-                                    .y_label = "versions that are complete",
-                                    .lines = &line,
-                                    .line_count = 1,
-                                    .x_unit = POISE_UNIT_NS};
-    int code = count > 1 ? poise_page_plot(page, &plot) : 0;
-    free(x);
-    return code;
-}
-
-/* Who has which blocks, from one version on. */
-static int add_chunks(struct poise_page *page,
-                      const struct cli_solve_outcome *run,
-                      const struct poise_flow_plan *plan)
-{
-    int64_t side = run->heat->block > 0 ? run->heat->block : 128;
-    size_t rows = (size_t)((run->heat->rows - 1) / side + 1);
-    size_t columns = (size_t)((run->heat->columns - 1) / side + 1);
-    double *values = poise_alloc(rows * columns, sizeof *values);
-    struct poise_buf title = {0};
-    if (!values) {
-        return -ENOMEM;
-    }
-    for (size_t p = 0; p < rows * columns; p++) {
-        values[p] = plan->owner[p];
-    }
-    poise_buf_printf(&title, "Nodes of blocks, versions %lld to %lld",
-                     (long long)plan->from, (long long)plan->to - 1);
-    const struct poise_heatmap map = {.title = poise_buf_str(&title),
-                                      .row_label = "row",
-                                      .column_label = "column",
-                                      .values = values,
-                                      .row_count = rows,
-                                      .column_count = columns,
-                                      .kind = POISE_HEATMAP_CLASSES};
-    int code = poise_page_heatmap(page, &map);
-    poise_buf_free(&title);
-    free(values);
-    return code;
-}
-
-/* The chunks at first, and whenever others came (desyncfs, figure 7). */
-static int add_all_chunks(struct poise_page *page,
-                          const struct cli_solve_outcome *run)
-{
-    const struct poise_flow_stats *stats = run->stats;
-    const struct poise_flow_plan *before = NULL;
-    int64_t side = run->heat->block > 0 ? run->heat->block : 128;
-    size_t places = (size_t)((run->heat->rows - 1) / side + 1) *
-                    (size_t)((run->heat->columns - 1) / side + 1);
-    int code = 0, drawn = 0;
-    for (size_t p = 0; code == 0 && p < stats->plan_count; p++) {
-        const struct poise_flow_plan *plan = &stats->plans[p];
-        bool same = before && memcmp(before->owner, plan->owner,
-                                     places * sizeof *plan->owner) == 0;
-        if (plan->file == 0 && !same && drawn++ < CHUNKS_MOST) {
-            code = add_chunks(page, run, plan);
-            before = plan;
-        }
-    }
-    return code;
-}
-
 static int add_figures(struct poise_page *page,
                        const struct cli_solve_outcome *run)
 {
@@ -224,6 +105,11 @@ int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out)
 {
     struct poise_page *page;
     struct poise_buf subtitle = {0};
+    int64_t side = run->heat->block > 0 ? run->heat->block : 128;
+    const struct poise_flow_chunk shape = {
+        .dims = 2,
+        .index = {{0, (run->heat->rows - 1) / side + 1},
+                  {0, (run->heat->columns - 1) / side + 1}}};
     poise_buf_printf(&subtitle, "%s: %lld x %lld cells, %lld sweeps", run->in,
                      (long long)run->heat->rows, (long long)run->heat->columns,
                      (long long)run->heat->sweeps);
@@ -235,10 +121,9 @@ int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out)
     }
     code = add_figures(page, run);
     code = code < 0 ? code : add_convergence(page, run);
-    code = code < 0 ? code : add_nodes(page, run->stats);
-    code = code < 0 ? code : add_progress(page, run->stats);
+    code = code < 0 ? code : cli_flow_page(run->stats, page);
     code = code < 0 ? code : cli_live_page(run->live, page);
-    code = code < 0 ? code : add_all_chunks(page, run);
+    code = code < 0 ? code : cli_flow_page_chunks(&shape, 0, run->stats, page);
     code = code < 0 ? code : add_plate(page, run->before, "Before");
     code = code < 0 ? code : add_plate(page, run->after, "After");
     code = code < 0 ? code : poise_page_html(page, out);

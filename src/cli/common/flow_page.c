@@ -1,0 +1,151 @@
+/* What reports of solve and desync run share: what each node did, progress, who
+ * computed what. */
+#include "flow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** Maps of chunks that are drawn, and their cells to a side. */
+#define CHUNKS_MOST 12
+#define CELLS_MOST 64
+
+static int add_nodes(struct poise_page *page,
+                     const struct poise_flow_stats *stats)
+{
+    static const char *const series[] = {"computing", "waiting for blocks",
+                                         "waiting for memory"};
+    unsigned count = stats->node_count;
+    double *values = poise_alloc(3 * (size_t)count + 1, sizeof *values);
+    const char **names = poise_alloc(count + 1, sizeof *names);
+    struct poise_buf *texts = poise_alloc(count + 1, sizeof *texts);
+    int code = values && names && texts ? 0 : -ENOMEM;
+    for (unsigned n = 0; code == 0 && n < count; n++) {
+        const struct poise_flow_node_stats *node = &stats->nodes[n];
+        values[3 * n] = (double)node->compute_ns;
+        values[3 * n + 1] = (double)(node->wait_ns - node->throttled_ns);
+        values[3 * n + 2] = (double)node->throttled_ns;
+        poise_buf_printf(&texts[n], "node %u: %llu blocks", n,
+                         (unsigned long long)node->blocks);
+        names[n] = poise_buf_str(&texts[n]);
+    }
+    const struct poise_stacks stacks = {.title = "Nodes",
+                                        .x_label = "time",
+                                        .rows = names,
+                                        .series = series,
+                                        .values = values,
+                                        .row_count = count,
+                                        .series_count = 3,
+                                        .unit = POISE_UNIT_NS};
+    if (code == 0) {
+        code = poise_page_stacks(page, &stacks);
+    }
+    for (unsigned n = 0; texts && n < count; n++) {
+        poise_buf_free(&texts[n]);
+    }
+    free(texts);
+    free(names);
+    free(values);
+    return code;
+}
+
+static int add_progress(struct poise_page *page,
+                        const struct poise_flow_stats *stats)
+{
+    size_t count = stats->mark_count;
+    double *x = poise_alloc(2 * count + 1, sizeof *x);
+    double *y = x + count;
+    if (!x) {
+        return -ENOMEM;
+    }
+    for (size_t m = 0; m < count; m++) {
+        x[m] = (double)stats->marks[m].ns;
+        y[m] = (double)stats->marks[m].version;
+    }
+    const struct poise_line line = {"complete versions", x, y, count};
+    const struct poise_plot plot = {.title = "Progress",
+                                    .x_label = "time",
+                                    .y_label = "versions that are complete",
+                                    .lines = &line,
+                                    .line_count = 1,
+                                    .x_unit = POISE_UNIT_NS};
+    int code = count > 1 ? poise_page_plot(page, &plot) : 0;
+    free(x);
+    return code;
+}
+
+int cli_flow_page(const struct poise_flow_stats *stats, struct poise_page *page)
+{
+    int code = add_nodes(page, stats);
+    return code < 0 ? code : add_progress(page, stats);
+}
+
+/* ---- chunks ------------------------------------------------------------- */
+
+/** A version's places as rows and columns, and every so many of them drawn. */
+struct sheet {
+    size_t rows, columns, down, across;
+};
+
+/* The first index counts rows, all others columns. */
+static struct sheet sheet_of(const struct poise_flow_chunk *shape)
+{
+    struct sheet sheet = {1, 1, 1, 1};
+    for (unsigned d = 0; d < shape->dims; d++) {
+        size_t count = (size_t)(shape->index[d].to - shape->index[d].from);
+        size_t *side = d == 0 && shape->dims > 1 ? &sheet.rows : &sheet.columns;
+        *side *= count;
+    }
+    sheet.down = (sheet.rows - 1) / CELLS_MOST + 1;
+    sheet.across = (sheet.columns - 1) / CELLS_MOST + 1;
+    return sheet;
+}
+
+/* Who has which blocks, from one version on. */
+static int add_chunks(struct poise_page *page, const struct sheet *sheet,
+                      const struct poise_flow_plan *plan)
+{
+    size_t rows = (sheet->rows - 1) / sheet->down + 1;
+    size_t columns = (sheet->columns - 1) / sheet->across + 1;
+    double *values = poise_alloc(rows * columns, sizeof *values);
+    struct poise_buf title = {0};
+    if (!values) {
+        return -ENOMEM;
+    }
+    for (size_t p = 0; p < rows * columns; p++) {
+        values[p] = plan->owner[p / columns * sheet->down * sheet->columns +
+                                p % columns * sheet->across];
+    }
+    poise_buf_printf(&title, "Nodes of blocks, versions %lld to %lld",
+                     (long long)plan->from, (long long)plan->to - 1);
+    const struct poise_heatmap map = {.title = poise_buf_str(&title),
+                                      .row_label = "row",
+                                      .column_label = "column",
+                                      .values = values,
+                                      .row_count = rows,
+                                      .column_count = columns,
+                                      .kind = POISE_HEATMAP_CLASSES};
+    int code = poise_page_heatmap(page, &map);
+    poise_buf_free(&title);
+    free(values);
+    return code;
+}
+
+int cli_flow_page_chunks(const struct poise_flow_chunk *shape, uint32_t file,
+                         const struct poise_flow_stats *stats,
+                         struct poise_page *page)
+{
+    const struct sheet sheet = sheet_of(shape);
+    const struct poise_flow_plan *before = NULL;
+    size_t bytes = sheet.rows * sheet.columns * sizeof *before->owner;
+    int code = 0, drawn = 0;
+    for (size_t p = 0; code == 0 && p < stats->plan_count; p++) {
+        const struct poise_flow_plan *plan = &stats->plans[p];
+        bool same = before && memcmp(before->owner, plan->owner, bytes) == 0;
+        if (plan->file == file && !same && drawn++ < CHUNKS_MOST) {
+            code = add_chunks(page, &sheet, plan);
+            before = plan;
+        }
+    }
+    return code;
+}

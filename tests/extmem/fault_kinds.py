@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 import vrank_swap
 
 UNITS = {"K": 1 << 10, "M": 1 << 20}
+PACKING = ("--zstd", "--compress-program")
 
 
 def size_of(word):
@@ -28,6 +29,7 @@ class Kind:
     reads_pipe = False
     writes = "out"
     is_ranks = False
+    is_checked = False  # damage of its scratch files is found
 
     def __init__(self, name, words, make, items, memory):
         self.name, self.words, self.make = name, words, make
@@ -92,7 +94,7 @@ class Lines(Kind):
 
     def answer(self, _, paths):
         words = [word for word in self.words[1:] if word not in (
-            "--type", "lines", "--count")]
+            "--type", "lines", "--count") and not word.startswith(PACKING)]
         sort = ["sort"] + (["-u"] if "--count" in self.words else []) + words
         done = subprocess.run(
             [*sort, *paths], stdout=subprocess.PIPE, check=True,
@@ -103,6 +105,15 @@ class Lines(Kind):
             f"LC_ALL=C sort {paths[0]} | uniq -c", shell=True,
             stdout=subprocess.PIPE, check=True)
         return plain.stdout
+
+
+class Packed(Lines):
+    """Scratch files are compressed, and so checked."""
+    is_checked = True
+
+
+class CheckedRecords(Records):
+    is_checked = True
 
 
 class Several(Lines):
@@ -225,6 +236,15 @@ def kinds():
               "800K"),
         Lines("lines --count", lines + ["--count"], ["--pattern", "few"],
               30000, "800K"),
+        Packed("lines --zstd", lines + ["--zstd=always"], [], 120000, "2M"),
+        Packed("lines -k --zstd", lines + ["--zstd=always", "-k2n", "-s"],
+               [], 120000, "2M"),
+        CheckedRecords("records --zstd", ["sort", "--type", "record:100,0,10",
+                                          "--zstd=always"], [], 60000, "2M"),
+        CheckedRecords("records --verify", ["sort", "--type", "record:100,0,10",
+                                            "--verify"], [], 20000, "600K"),
+        Packed("lines --compress-program", lines + ["--compress-program=gzip"], [], 60000,
+               "2M"),
         Several("three inputs", lines, [], 40000, "700K"),
         Several("-m", lines + ["-m"], [], 30000, "700K"),
         InPlace("--in-place", lines + ["--in-place"], [], 30000, "700K"),

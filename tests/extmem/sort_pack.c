@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "extmem/file/pack.h"
+#include "extmem/sort/internal.h"
 #include "folder.h"
 
 #include <poise/core.h>
@@ -143,6 +144,25 @@ static void test_programs(void **state)
     }
 }
 
+/* A block that is not what it was is found, whatever of it changed. */
+static void test_damage(void **state)
+{
+    char data[4096];
+    struct sort_span span = {.bytes = sizeof data};
+
+    (void)state;
+    fill_noise(data, sizeof data);
+    assert_int_equal(sort_span_check(&span, data), 0);
+    span.check = sort_check_of(data, sizeof data);
+    assert_int_equal(sort_span_check(&span, data), 0);
+    for (size_t at = 0; at < sizeof data; at += 97) {
+        data[at] ^= 1;
+        assert_int_equal(sort_span_check(&span, data), -EBADMSG);
+        data[at] ^= 1;
+    }
+    assert_int_equal(sort_span_check(&span, data), 0);
+}
+
 /* ---- sorts --------------------------------------------------------------- */
 
 static struct poise_sort_options options_of(const char *type, uint64_t memory)
@@ -264,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_blocks),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_programs), cmocka_unit_test(test_sorts),
         cmocka_unit_test(test_parted),   cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_damage),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

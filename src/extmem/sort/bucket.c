@@ -1,6 +1,7 @@
 /* Buckets: what is common to both passes. */
 #include "internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 void sort_bucket_free(struct sort_bucket *bucket)
@@ -59,6 +60,14 @@ void sort_span_read(struct extmem_store *store, const struct sort_span *span,
         .offset = place,
     };
     poise_disk_start(disk, transfer);
+}
+
+int sort_span_check(const struct sort_span *span, const void *block)
+{
+    return span->check == 0 || span->check == sort_check_of(block, span->bytes)
+               ? 0
+               : poise_error_set(EBADMSG, "read a scratch file", NULL,
+                                 "it does not hold what was written there");
 }
 
 bool sort_bucket_fits(const struct sort_run *run,

@@ -152,6 +152,9 @@ static int block_end(struct lane *lane, struct cursor *cursor)
         stream->spans[stream->count++] = span;
         return 0;
     }
+    if (lane->run->options->checksum) {
+        span.check = sort_check_of(cursor->begin, span.bytes);
+    }
     if (lane->packing.room) {
         code = sort_packing_put(&lane->packing, lane->run, &lane->blocks,
                                 cursor->begin, &span);

@@ -82,6 +82,8 @@ static int complete(struct sort_worker *worker,
             memcpy(to, span->memory, span->bytes);
         } else if (span->packed > 0) {
             code = sort_packing_take(&worker->packing, span, to);
+        } else {
+            code = sort_span_check(span, to);
         }
         to += span->bytes;
     }

@@ -104,7 +104,18 @@ struct sort_span {
     uint32_t bytes;
     uint32_t packed; /**< as so many bytes; 0: as it is */
     uint32_t at;     /**< in the slot, which packed ones share */
+    uint32_t check;  /**< of what it holds; 0: nobody looks */
 };
+/** So that a damaged scratch file does not become an answer: of a block that
+ * goes there, unpacked. Not 0. */
+static inline uint32_t sort_check_of(const void *block, size_t bytes)
+{
+    uint32_t hash = (uint32_t)poise_hash_bytes(block, bytes, 0);
+
+    return hash != 0 ? hash : 1;
+}
+/** A block that came back, unpacked. -EBADMSG: it is not what went there. */
+int sort_span_check(const struct sort_span *span, const void *block);
 
 /** What one lane threw into one bucket, in order. */
 struct sort_stream {

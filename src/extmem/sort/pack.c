@@ -200,6 +200,7 @@ int sort_packing_put(struct sort_packing *packing, struct sort_run *run,
     /* A quarter less, in whole pages. */
     size_t most = span->bytes / 4 * 3 / EXTMEM_PAGE * EXTMEM_PAGE, whole;
     ssize_t n = 0;
+    uint32_t check;
     int code = 0;
 
     if (packing->tries) {
@@ -222,6 +223,7 @@ int sort_packing_put(struct sort_packing *packing, struct sort_run *run,
     }
     whole = extmem_round_up((uint64_t)n, EXTMEM_PAGE);
     memset(packing->room + n, 0, whole - (size_t)n);
+    check = sort_check_of(block, span->bytes);
     extmem_block_free(blocks, block);
     code = slab_begin(packing, run, blocks, whole);
     if (code < 0) {
@@ -231,6 +233,7 @@ int sort_packing_put(struct sort_packing *packing, struct sort_run *run,
     span->slot = packing->slot;
     span->at = (uint32_t)packing->filled;
     span->packed = (uint32_t)n;
+    span->check = check;
     packing->filled += whole;
     __atomic_fetch_add(&run->pack.bytes, span->bytes, __ATOMIC_RELAXED);
     __atomic_fetch_add(&run->pack.packed_bytes, whole, __ATOMIC_RELAXED);
@@ -240,9 +243,12 @@ int sort_packing_put(struct sort_packing *packing, struct sort_run *run,
 int sort_packing_take(struct sort_packing *packing,
                       const struct sort_span *span, char *data)
 {
+    int code;
+
     memcpy(packing->room, data, span->packed);
-    return extmem_unpack(packing->packer, packing->room, span->packed, data,
+    code = extmem_unpack(packing->packer, packing->room, span->packed, data,
                          span->bytes);
+    return code < 0 ? code : sort_span_check(span, data);
 }
 
 /* ---- buckets that are parted once more ---------------------------------- */

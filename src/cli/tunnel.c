@@ -301,7 +301,7 @@ static int put_page(const struct poise_remote_tunnel_stats *stats,
         code = put_table(page, stats);
     }
     if (code == 0) {
-        code = poise_page_html(page, out);
+        code = poise_page_html(page, &(struct poise_page_run){0}, out);
     }
     poise_page_destroy(page);
     return code;

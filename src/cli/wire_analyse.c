@@ -305,7 +305,7 @@ static int write_page(const struct trial *trials, size_t count, size_t sizes,
         code = add_plot(page, trials, count, sizes);
     }
     if (code == 0) {
-        code = poise_page_html(page, &html);
+        code = poise_page_html(page, &(struct poise_page_run){0}, &html);
     }
     if (code == 0) {
         code = poise_file_save(path, &html);

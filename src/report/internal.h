@@ -102,6 +102,12 @@ void report_axis_x(struct poise_buf *out, const struct report_scale *scale,
 double report_legend(struct poise_buf *out, const char *const *names,
                      size_t count, double y);
 
+/** The arguments of a command (`len` bytes, each with a NUL behind it) as one
+ * would type them, without what in them is secret. */
+void report_command(struct poise_buf *out, const char *words, size_t len);
+/** What is known of the run. */
+void report_foot(struct poise_buf *out, const struct poise_page_run *run);
+
 /** The style sheet of the page. */
 extern const char report_style[];
 

@@ -119,7 +119,8 @@ int report_end(struct poise_page *page, size_t start)
     return report_finish(page, start);
 }
 
-int poise_page_html(const struct poise_page *page, struct poise_buf *out)
+int poise_page_html(const struct poise_page *page,
+                    const struct poise_page_run *run, struct poise_buf *out)
 {
     poise_buf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n"
                         "<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
@@ -139,6 +140,10 @@ int poise_page_html(const struct poise_page *page, struct poise_buf *out)
     }
     poise_buf_puts(out, "</header>\n<main>\n");
     poise_buf_append(out, page->body.data, page->body.len);
-    poise_buf_puts(out, "</main>\n</body>\n</html>\n");
+    poise_buf_puts(out, "</main>\n");
+    if (run) {
+        report_foot(out, run);
+    }
+    poise_buf_puts(out, "</body>\n</html>\n");
     return out->error;
 }

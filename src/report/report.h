@@ -182,8 +182,20 @@ struct poise_tiles {
 POISE_API int poise_page_tiles(struct poise_page *page,
                                const struct poise_tiles *tiles);
 
-/** The finished HTML document. */
+/** What the foot of a page says of the run that it shows, beside the command,
+ * the version, the machine and the date. */
+struct poise_page_run {
+    const char *checked; /**< what of the result was checked, and what came out;
+                              NULL: nothing was */
+    bool has_seed;       /**< random choices began with: */
+    uint64_t seed;
+};
+
+/** The finished HTML document. Its foot says with which arguments this process
+ * was started, without passwords and the like; the date is that of
+ * SOURCE_DATE_EPOCH if the environment has it. `run` NULL: without a foot. */
 POISE_API int poise_page_html(const struct poise_page *page,
+                              const struct poise_page_run *run,
                               struct poise_buf *out);
 
 #ifdef __cplusplus

@@ -289,7 +289,8 @@ static int draw_page(size_t count, const double *values,
         code ? code : poise_table_row(table, (const char *[]){odd, NULL, "x"});
     code = code ? code : poise_page_table(page, table);
     code = code ? code : draw_all(page, count, values, labels);
-    code = code ? code : poise_page_html(page, out);
+    code =
+        code ? code : poise_page_html(page, &(struct poise_page_run){0}, out);
     poise_table_destroy(table);
     poise_page_destroy(page);
     return code;
@@ -371,7 +372,7 @@ static void test_tiles(void **state)
     tiles.parents = parents;
     assert_int_equal(poise_page_tiles(page, &tiles), 0);
     assert_int_equal(poise_page_tiles(page, &tiles), 0);
-    assert_int_equal(poise_page_html(page, &out), 0);
+    assert_int_equal(poise_page_html(page, NULL, &out), 0);
     const char *html = poise_buf_str(&out);
     /* Data for the script, which no name of a file can end. */
     const char *first = strstr(html, "poiseTiles('t1',{");
@@ -641,7 +642,7 @@ static void test_multiples(void **state)
                                                         POISE_UNIT_COUNT, false,
                                                         false}),
         0);
-    assert_int_equal(poise_page_html(page, &out), 0);
+    assert_int_equal(poise_page_html(page, NULL, &out), 0);
     const char *text = poise_buf_str(&out);
     assert_int_equal(count_of(text, "class=\"o\""), 5);
     assert_int_equal(count_of(text, "class=\"p\""), 5 * 4);
@@ -651,9 +652,79 @@ static void test_multiples(void **state)
     poise_page_destroy(page);
 }
 
+/* ---- the foot ----------------------------------------------------------- */
+
+/* What stands in place of arguments, which `words` has with NULs behind. */
+static void check_command(const char *words, size_t len, const char *expected)
+{
+    struct poise_buf out = {0};
+
+    report_command(&out, words, len);
+    assert_string_equal(poise_buf_str(&out), expected);
+    poise_buf_free(&out);
+}
+#define CHECK_COMMAND(words, expected)                                         \
+    check_command(words, sizeof(words), expected)
+
+/* Secrets are not in it, in whatever way they were given; all else is. */
+static void test_command(void **state)
+{
+    (void)state;
+    CHECK_COMMAND("poise\0walk\0--top=3\0/data/a b\0",
+                  "poise walk --top=3 '/data/a b' ''");
+    CHECK_COMMAND("a\0--password\0S S\0b", "a --password *** b");
+    CHECK_COMMAND("a\0--password=S,S S\0b", "a '--password=***' b");
+    CHECK_COMMAND("a\0--Token\0--b", "a --Token --b");
+    CHECK_COMMAND("a\0--password-file\0name", "a --password-file name");
+    CHECK_COMMAND("a\0--password-file=name", "a --password-file=name");
+    CHECK_COMMAND("-x\0MY_API_KEY=S\0b", "-x MY_API_KEY=*** b");
+    CHECK_COMMAND("sh\0-c\0run --secret S; TOKEN=S next",
+                  "sh -c 'run --secret *** TOKEN=*** next'");
+    CHECK_COMMAND("sh\0-c\0run --passwd 'S S' next",
+                  "sh -c 'run --passwd *** next'");
+    CHECK_COMMAND("-H\0Authorization: Bearer S\0b", "-H 'Authorization:***' b");
+    CHECK_COMMAND("http://me:S:S@host:80/?a=1&token=S&b=2",
+                  "'http://me:***@host:80/?a=1&token=***&b=2'");
+    CHECK_COMMAND("http://host:80/a@b", "http://host:80/a@b");
+    CHECK_COMMAND("secret\0data", "secret data");
+}
+
+/* The same page with the same date, and what is known of the run. */
+static void test_foot(void **state)
+{
+    const struct poise_page_run run = {"all <of> it", true, UINT64_MAX};
+    struct poise_page *page;
+    struct poise_buf out = {0};
+
+    (void)state;
+    assert_int_equal(poise_page_create("P", NULL, &page), 0);
+    assert_int_equal(setenv("SOURCE_DATE_EPOCH", "86399", 1), 0);
+    assert_int_equal(poise_page_html(page, &run, &out), 0);
+    const char *text = poise_buf_str(&out);
+    assert_int_equal(count_of(text, "<footer>"), 1);
+    assert_int_equal(count_of(text, "<dd>1970-01-01 23:59:59 UTC</dd>"), 1);
+    assert_int_equal(count_of(text, "<dd>all &lt;of&gt; it</dd>"), 1);
+    assert_int_equal(count_of(text, "<dd>18446744073709551615</dd>"), 1);
+    assert_non_null(strstr(text, poise_version()));
+    assert_non_null(strstr(text, "<dt>Command</dt><dd>test_report"));
+    assert_non_null(strstr(text, "<dt>Machine</dt><dd>"));
+    poise_buf_reset(&out);
+    /* Nothing that was not said is claimed. */
+    assert_int_equal(poise_page_html(page, &(struct poise_page_run){0}, &out),
+                     0);
+    text = poise_buf_str(&out);
+    assert_int_equal(count_of(text, "<dt>Seed</dt>"), 0);
+    assert_int_equal(count_of(text, "<dt>Result checked</dt><dd>no</dd>"), 1);
+    assert_int_equal(unsetenv("SOURCE_DATE_EPOCH"), 0);
+    poise_buf_free(&out);
+    poise_page_destroy(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_foot),
         cmocka_unit_test(test_multiples),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_escape),

@@ -185,6 +185,31 @@ static int add_models(struct poise_page *page, const struct cli_bfs_job *job)
     return code;
 }
 
+/* What was found of the searches by the five rules of Graph500. */
+static int page_html(const struct cli_bfs_job *job, struct poise_page *page,
+                     struct poise_buf *html)
+{
+    struct poise_buf checked = {0};
+    size_t count = 0;
+    int code;
+
+    for (size_t i = 0; i < job->run_count; i++) {
+        count += job->runs[i].validated ? 1 : 0;
+    }
+    poise_buf_printf(&checked,
+                     "%zu of %zu searches by the five rules of Graph500: %zu "
+                     "wrong",
+                     count, job->run_count, job->invalid);
+    const struct poise_page_run run = {
+        .checked = count > 0 ? poise_buf_str(&checked) : NULL,
+        .has_seed = !job->path || job->values->graph.seed > 0,
+        .seed = job->values->graph.seed > 0 ? (uint64_t)job->values->graph.seed
+                                            : 2};
+    code = checked.error ? checked.error : poise_page_html(page, &run, html);
+    poise_buf_free(&checked);
+    return code;
+}
+
 int cli_bfs_report(const struct cli_bfs_job *job, const char *path)
 {
     struct poise_buf html = {0}, subtitle = {0};
@@ -217,7 +242,7 @@ int cli_bfs_report(const struct cli_bfs_job *job, const char *path)
         code = add_models(page, job);
     }
     if (code == 0) {
-        code = poise_page_html(page, &html);
+        code = page_html(job, page, &html);
     }
     if (code == 0) {
         code = poise_file_save(path, &html);

@@ -86,6 +86,7 @@ int cli_job_start(struct cli_job *job, const char *name,
     pool->checkpoint_ns = engine->checkpoint_interval;
     pool->resume = engine->resume;
     pool->seed = (uint64_t)engine->seed;
+    job->seed = pool->seed;
     pool->interrupt = &interrupted;
     if (!poise_world_threads_allowed(job->world)) {
         if (pool->threads > 1 && job->rank == 0) {

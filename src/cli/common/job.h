@@ -96,6 +96,7 @@ struct cli_job {
     const char *name;
     struct poise_world *world; /**< NULL before cli_job_start */
     int rank, size;
+    uint64_t seed;     /**< of random choices; 0: from the system */
     bool progress;     /**< a line may stand on the terminal */
     bool root_missing; /**< an operand could not be read at all */
     struct cli_progress line;

@@ -356,6 +356,10 @@ static int save_page(const struct run *run, unsigned threads, int code)
         .result = &run->result,
         .world_name = poise_world_name(run->job.world),
         .threads = threads,
+        .checked = run->values->verify
+                       ? "each file was read back and its hash compared"
+                       : NULL,
+        .seed = run->job.seed,
         .code = code,
     };
     struct poise_buf page = {0};

@@ -21,7 +21,9 @@ struct cli_copy_outcome {
     const struct poise_copy_result *result;
     const char *world_name;
     unsigned threads;
-    int code; /**< of poise_copy_run */
+    const char *checked; /**< what was, of the copy; NULL: nothing */
+    uint64_t seed;       /**< 0: from the system */
+    int code;            /**< of poise_copy_run */
 };
 
 /** A page: what was copied, how fast over the time and by whom, what failed. */

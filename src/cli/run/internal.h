@@ -50,10 +50,11 @@ void cli_profile_head(const struct poise_vrank_profile *profile,
 int cli_profile_text(const struct poise_vrank_profile *profile,
                      const struct poise_vrank_profile *against,
                      struct poise_buf *out);
-/** The page. 0 or negative. */
+/** The page; `checked` is what was, of the run, or NULL. 0 or negative. */
 int cli_profile_page(const struct poise_vrank_profile *profile,
                      const struct poise_vrank_profile *against,
-                     const char *program, struct poise_buf *out);
+                     const char *program, const char *checked,
+                     struct poise_buf *out);
 
 /** What the workers of a profile have in all. */
 struct cli_profile_sum {

@@ -113,7 +113,8 @@ static int page_picture(struct poise_page *page, int table,
 
 int cli_profile_page(const struct poise_vrank_profile *profile,
                      const struct poise_vrank_profile *against,
-                     const char *program, struct poise_buf *out)
+                     const char *program, const char *checked,
+                     struct poise_buf *out)
 {
     struct cli_profile_table tables[CLI_PROFILE_TABLES];
     struct poise_buf title = {0}, head = {0};
@@ -141,7 +142,8 @@ int cli_profile_page(const struct poise_vrank_profile *profile,
         }
     }
     if (code == 0) {
-        code = poise_page_html(page, out);
+        code = poise_page_html(
+            page, &(struct poise_page_run){.checked = checked}, out);
     }
     poise_page_destroy(page);
     cli_profile_tables_free(tables, count);

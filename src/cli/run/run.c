@@ -487,7 +487,10 @@ static void run_profiled(const struct poise_vrank_profile *profile, void *arg)
     }
     if (code == 0 && values->report) {
         poise_buf_reset(&out);
-        code = cli_profile_page(profile, run->against, run->program, &out);
+        code = cli_profile_page(
+            profile, run->against, run->program,
+            values->check ? "that types of messages match at both ends" : NULL,
+            &out);
         code = code == 0 ? poise_file_save(dash_is_stdout(values->report), &out)
                          : code;
     }

@@ -25,6 +25,7 @@ void cli_plate_free(struct cli_plate *plate);
 /** A run to be shown. */
 struct cli_solve_outcome {
     const char *in;
+    bool checked; /**< blocks were computed twice */
     const struct cli_plate *before, *after;
     const struct poise_flow_heat *heat;
     const struct poise_flow_stats *stats;

@@ -126,7 +126,16 @@ int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out)
     code = code < 0 ? code : cli_flow_page_chunks(&shape, 0, run->stats, page);
     code = code < 0 ? code : add_plate(page, run->before, "Before");
     code = code < 0 ? code : add_plate(page, run->after, "After");
-    code = code < 0 ? code : poise_page_html(page, out);
+    code = code < 0
+               ? code
+               : poise_page_html(
+                     page,
+                     &(struct poise_page_run){
+                         .checked = run->checked
+                                        ? "one block of ten was computed twice "
+                                          "and came out the same"
+                                        : NULL},
+                     out);
     poise_page_destroy(page);
     return code;
 }

@@ -230,8 +230,8 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
                                    &stats);
     }
     code = code == 0 && !agent ? cli_plate_write(&after, out) : code;
-    const struct cli_solve_outcome run = {in,     before,  &after, heat,
-                                          &stats, changes, live};
+    const struct cli_solve_outcome run = {
+        in, values->flow.check, before, &after, heat, &stats, changes, live};
     int status = code < 0 ? cli_fail("solve", code)
                  : agent  ? CLI_DONE
                           : tell(values, &run);

@@ -288,7 +288,7 @@ int monitor_page(const struct monitor_run *run,
     }
     code = code < 0 ? code : monitor_paths_overlay(page, run);
     if (code == 0) {
-        code = poise_page_html(page, out);
+        code = poise_page_html(page, &(struct poise_page_run){0}, out);
     }
     poise_page_destroy(page);
     return code;

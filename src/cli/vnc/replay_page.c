@@ -183,7 +183,8 @@ int replay_save_page(const struct replay_found *found, const char *session,
         return code;
     }
     code = fill(page, &copy);
-    code = code == 0 ? poise_page_html(page, &html) : code;
+    code = code == 0 ? poise_page_html(page, &(struct poise_page_run){0}, &html)
+                     : code;
     code = code == 0 ? poise_file_save(path, &html) : code;
     poise_buf_free(&html);
     poise_page_destroy(page);

@@ -18,6 +18,7 @@ struct cli_walk_outcome {
     int ranks;
     unsigned threads;
     const char *policy, *split;
+    uint64_t seed; /**< 0: from the system */
     bool interrupted, stats;
 };
 

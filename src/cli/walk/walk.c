@@ -229,6 +229,7 @@ static int survey(struct cli_job *job, const struct values *values,
             .threads = wanted->walk.pool.threads,
             .policy = poise_policy_names[wanted->walk.pool.policy],
             .split = poise_split_names[wanted->walk.pool.split],
+            .seed = wanted->walk.pool.seed,
             .interrupted = code == -EINTR,
             .stats = values->stats,
         };

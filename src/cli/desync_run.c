@@ -135,7 +135,8 @@ static int make_page(const struct outcome *run, struct poise_buf *out)
                                         run->stats, page);
         }
     }
-    code = code < 0 ? code : poise_page_html(page, out);
+    code = code < 0 ? code
+                    : poise_page_html(page, &(struct poise_page_run){0}, out);
     poise_page_destroy(page);
     return code;
 }

@@ -29,6 +29,8 @@ SPOIL = ("MPI_Reduce(", "*(uint64_t *)&mine += rank == 2;\nMPI_Reduce(")
 
 
 class Examples(unittest.TestCase):
+    maxDiff = None  # of a crash all is wanted
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

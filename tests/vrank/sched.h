@@ -23,6 +23,7 @@ struct shared {
     struct poise_buf said;
     int said_lines, started, ended, freed, ended_status[MOST];
     int calls;
+    uint64_t start_ns[MOST], due_ns[MOST]; /* of those that sleep */
 };
 
 static void say(const char *line, void *arg)

@@ -635,18 +635,24 @@ class Processes(Case):
             source = os.path.join(EXAMPLES, name + ".c")
             with open(source, encoding="utf-8") as file:
                 program = self.compile(file.read(), "-lm", out=name)
-            answers = {self.ranks(count, program, *words).stdout
-                       for count in (1, 2, 7, 32)}
+            answers = set()
+
+            def note(result):
+                self.assertEqual(result.returncode, 0, result.stderr)
+                answers.add(result.stdout)
+
+            for count in (1, 2, 7, 32):
+                note(self.ranks(count, program, *words))
             for launcher, env in self.each():
-                answers.add(self.ranks(9, program, *words, options=["-n", "2"],
-                                       env=env).stdout)
+                note(self.ranks(9, program, *words, options=["-n", "2"],
+                                env=env))
                 compiler = launcher.replace("mpirun", "mpicc")
                 if shutil.which(compiler):
                     real = os.path.join(self.folder, name + ".real")
                     run([compiler, "-O2", "-o", real, source, "-lm"],
                         check=True)
-                    answers.add(run([launcher, "-n", "2", *NAP, real, *words],
-                                    env=env).stdout)
+                    note(run([launcher, "-n", "2", *NAP, real, *words],
+                             env=env))
             with self.subTest(example=name):
                 self.assertEqual(len(answers), 1, answers)
                 self.assertRegex(answers.pop(), answer)

@@ -63,12 +63,15 @@ void poll_look(struct vrank_worker *worker)
     worker->polls_wakes = worker->wakes;
     worker->poll_cpu_ns = cpu_ns;
     worker->poll_due = now + poise_clock_ns_to_ticks(look_ns);
+    /* Looks count, too: much time may pass in which nobody runs. */
+    worker->poll_looks = only ? worker->poll_looks + 1 : 0;
     uint64_t now_ns = poise_clock_ns(), since_ns = worker->poll_since_ns;
     if (!only || since_ns == 0) {
         since_ns = only ? now_ns - look_ns : 0;
         __atomic_store_n(&worker->poll_since_ns, since_ns, __ATOMIC_RELAXED);
     }
-    if (since_ns != 0 && now_ns - since_ns >= timeout_ns && poll_everywhere()) {
+    if (since_ns != 0 && worker->poll_looks >= POLL_LOOKS &&
+        now_ns - since_ns >= timeout_ns && poll_everywhere()) {
         poll_warn(worker, since_ns);
     }
 }

@@ -90,6 +90,7 @@ struct vrank_worker {
     uint64_t polls, polls_seen, polls_wakes;
     uint64_t poll_due, poll_cpu_ns; /* when to look, in ticks; then */
     uint64_t poll_since_ns;         /* atomic; 0: there is more to it */
+    unsigned poll_looks;            /* in a row that saw nothing but polls */
     const char *poll_why;
     int left;              /* ranks that have not ended */
     struct vrank engine;   /* the kernel thread itself, between ranks */

@@ -49,7 +49,7 @@ class Skip(Exception):
 class Cases:
     def __init__(self, poise, folder):
         self.poise, self.folder = poise, folder
-        self.failed = 0
+        self.failed = self.launches = 0
         rng = random.Random(7)
         rows = [" ".join(str(rng.randint(0, 99)) for _ in range(64))
                 for _ in range(64)]

@@ -30,6 +30,7 @@ class Kind:
     writes = "out"
     is_ranks = False
     is_checked = False  # damage of its scratch files is found
+    programs = 0  # memory that programs it starts take themselves
 
     def __init__(self, name, words, make, items, memory):
         self.name, self.words, self.make = name, words, make
@@ -110,6 +111,11 @@ class Lines(Kind):
 class Packed(Lines):
     """Scratch files are compressed, and so checked."""
     is_checked = True
+
+
+class PackedByProgram(Packed):
+    """One for each thread, three at most."""
+    programs = 6 << 20
 
 
 class CheckedRecords(Records):
@@ -243,8 +249,8 @@ def kinds():
                                           "--zstd=always"], [], 60000, "2M"),
         CheckedRecords("records --verify", ["sort", "--type", "record:100,0,10",
                                             "--verify"], [], 20000, "600K"),
-        Packed("lines --compress-program", lines + ["--compress-program=gzip"], [], 60000,
-               "2M"),
+        PackedByProgram("lines --compress-program",
+                        lines + ["--compress-program=gzip"], [], 60000, "2M"),
         Several("three inputs", lines, [], 40000, "700K"),
         Several("-m", lines + ["-m"], [], 30000, "700K"),
         InPlace("--in-place", lines + ["--in-place"], [], 30000, "700K"),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct values {
     struct cli_common common;
@@ -12,7 +13,7 @@ struct values {
     uint64_t generate; /* NOT_GIVEN: rank */
     uint64_t lists;
     int pattern;
-    bool check;
+    bool check, progress;
 };
 
 #define NOT_GIVEN UINT64_MAX
@@ -30,6 +31,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_EXTMEM_OPTIONS(struct values, disk),
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_EXTMEM_RENAMED(struct values, disk),
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
@@ -194,6 +196,25 @@ static int check(const struct values *values,
     return report.wrong == 0 ? status : CLI_PARTLY;
 }
 
+/* With a line that says how far it is. */
+static int rank_shown(const struct values *values,
+                      struct poise_listrank_options rank_options,
+                      const char *in, const char *out_path,
+                      struct poise_listrank_result *result)
+{
+    struct poise_listrank_progress progress = {0};
+    struct cli_extmem_line line;
+    int code;
+
+    cli_extmem_line_start(
+        &line, values->progress && cli_extmem_is_first(rank_options.world),
+        &progress.passed_bytes, &progress.total_bytes);
+    rank_options.progress = line.is_on ? &progress : NULL;
+    code = poise_listrank_run(in, out_path, &rank_options, result);
+    cli_extmem_line_stop(&line);
+    return code;
+}
+
 static int rank(const struct values *values,
                 const struct poise_listrank_options *rank_options,
                 const char *in, const char *out_path)
@@ -202,7 +223,7 @@ static int rank(const struct values *values,
     struct poise_buf out = {0};
     uint64_t begin = poise_clock_ns();
     int status = CLI_DONE;
-    int code = poise_listrank_run(in, out_path, rank_options, &result);
+    int code = rank_shown(values, *rank_options, in, out_path, &result);
 
     if (code < 0) {
         return cli_fail("listrank", code);
@@ -301,7 +322,9 @@ static int run_named(const struct values *values, int count, char **operands)
 
 int cli_listrank(int argc, char **argv)
 {
-    struct values values = {.generate = NOT_GIVEN, .seed = 1};
+    struct values values = {.generate = NOT_GIVEN,
+                            .seed = 1,
+                            .progress = cli_is_terminal(STDERR_FILENO)};
     int status = CLI_DONE;
     int first = cli_parse(&cli_listrank_command, argc, argv, &values,
                           &values.common, &status);

@@ -25,6 +25,15 @@
 extern "C" {
 #endif
 
+/** How far a run is, of what its nodes take in the file: each byte once when it
+ * is read, once when its node is walked over, and once when its rank is
+ * written; total_bytes 0: that is not known, or processes of several machines
+ * do it together. Of the process that does it. Written and read with __atomic:
+ * any thread may look. */
+struct poise_listrank_progress {
+    uint64_t passed_bytes, total_bytes;
+};
+
 /** Zero is the default of everything. */
 struct poise_listrank_options {
     /** A file of N numbers of 64 bits: how far each node is from its
@@ -38,6 +47,8 @@ struct poise_listrank_options {
     unsigned threads;
     bool sync;
     struct poise_disk_options disk;
+    struct poise_listrank_progress
+        *progress; /**< NULL: nobody looks. Borrowed */
 };
 
 /** What a run did. */

@@ -76,9 +76,16 @@ static void check_ranks(const struct poise_listrank_options *options,
         options->weights ? get_file(options->weights, &len) : NULL;
     uint64_t *expected = chase(next, weights, len / 8), *ranks;
     struct poise_listrank_report report;
+    struct poise_listrank_progress progress = {0};
+    struct poise_listrank_options watched = *options;
 
-    assert_int_equal(poise_listrank_run(in_path, out_path, options, result), 0);
+    watched.progress = &progress;
+    assert_int_equal(poise_listrank_run(in_path, out_path, &watched, result),
+                     0);
     assert_int_equal(result->nodes, len / 8);
+    /* Each node is read, walked over and ranked. */
+    assert_int_equal(progress.total_bytes, 3 * len);
+    assert_int_equal(progress.passed_bytes, 3 * len);
     ranks = get_file(out_path, &out_len);
     assert_int_equal(out_len, len);
     assert_memory_equal(ranks, expected, len);

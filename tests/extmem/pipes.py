@@ -244,6 +244,22 @@ class Listrank(Pipes):
             ranks[node] = count - 1 - i
         self.list, self.ranks = following.tobytes(), ranks.tobytes()
 
+    def test_progress(self):
+        """As of sort; bad data end with 1."""
+        with subprocess.Popen([POISE, "listrank", "--progress", "-", "-"],
+                              env=self.env, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as running:
+            words = b"\r\x1b[Kreading the input"
+            self.assertEqual(running.stderr.read(len(words)), words)
+            out, err = running.communicate(self.list)
+        self.assertEqual((running.returncode, out), (0, self.ranks))
+        self.assertTrue(err.endswith(b"\r\x1b[K"), err)
+        for bad in (b"\x05" * 8, self.list[:-3], self.list[:8] * 3):
+            done = self.run_it(["listrank", "-", "-"], bad)
+            self.assertEqual((done.returncode, done.stdout), (1, b""))
+            self.assertEqual(done.stderr.count(b"\n"), 1)
+
     def test_pipes(self):
         self.assertEqual(self.good(["listrank", "-", "-"], self.list),
                          self.ranks)

@@ -6,6 +6,9 @@
 
 #include <poise/listrank.h>
 #include <poise/sort.h>
+#include <poise/wait.h>
+
+#include <pthread.h>
 
 /** How data larger than memory are handled. */
 struct cli_extmem {
@@ -78,5 +81,19 @@ bool cli_extmem_is_first(const struct poise_world *world);
  * the exit code with the error printed. */
 int cli_extmem_end(const char *name, struct poise_world *world, int *status);
 double cli_seconds(uint64_t ns);
+
+/** A line on stderr that says how far a run is: after half a second, then five
+ * times a second. (extmem_line.c) */
+struct cli_extmem_line {
+    const uint64_t *passed, *total; /* bytes; borrowed, __atomic */
+    pthread_t thread;
+    struct poise_event over;
+    bool is_on;
+};
+/** Nothing where it is not `shown`. */
+void cli_extmem_line_start(struct cli_extmem_line *line, bool shown,
+                           const uint64_t *passed, const uint64_t *total);
+/** Wipes it. */
+void cli_extmem_line_stop(struct cli_extmem_line *line);
 
 #endif

@@ -1,17 +1,15 @@
-/* The line of progress of poise sort: from a thread of its own, which looks how
- * far the others are. */
-#include "internal.h"
+/* The line of progress of sort and listrank: from a thread of its own, which
+ * looks how far the others are. */
+#include "extmem.h"
 
 #include <signal.h>
 #include <unistd.h>
 
 /* "45 %, 120 MiB of 266 MiB, 512 MiB/s, 286 ms left" */
-static void show_line(const struct cli_sort_line *line, uint64_t ns)
+static void show_line(const struct cli_extmem_line *line, uint64_t ns)
 {
-    uint64_t passed =
-        __atomic_load_n(&line->progress.passed_bytes, __ATOMIC_RELAXED);
-    uint64_t total =
-        __atomic_load_n(&line->progress.total_bytes, __ATOMIC_RELAXED);
+    uint64_t passed = __atomic_load_n(line->passed, __ATOMIC_RELAXED);
+    uint64_t total = __atomic_load_n(line->total, __ATOMIC_RELAXED);
     double rate = (double)passed / cli_seconds(ns);
     struct poise_buf out = {0};
 
@@ -42,7 +40,7 @@ static void show_line(const struct cli_sort_line *line, uint64_t ns)
 
 static void *line_main(void *arg)
 {
-    struct cli_sort_line *line = arg;
+    struct cli_extmem_line *line = arg;
     uint64_t begin = poise_clock_ns(), wait_ns = 500 * 1000 * 1000;
 
     while (poise_event_seen(&line->over) == 0) {
@@ -55,11 +53,12 @@ static void *line_main(void *arg)
     return NULL;
 }
 
-void cli_sort_line_start(struct cli_sort_line *line, bool shown)
+void cli_extmem_line_start(struct cli_extmem_line *line, bool shown,
+                           const uint64_t *passed, const uint64_t *total)
 {
     sigset_t all, before;
 
-    *line = (struct cli_sort_line){0};
+    *line = (struct cli_extmem_line){.passed = passed, .total = total};
     if (!shown) {
         return;
     }
@@ -70,7 +69,7 @@ void cli_sort_line_start(struct cli_sort_line *line, bool shown)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void cli_sort_line_stop(struct cli_sort_line *line)
+void cli_extmem_line_stop(struct cli_extmem_line *line)
 {
     if (line->is_on) {
         poise_event_signal(&line->over);

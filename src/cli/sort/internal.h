@@ -10,9 +10,6 @@
 
 #include <poise/csv.h>
 #include <poise/sort_order.h>
-#include <poise/wait.h>
-
-#include <pthread.h>
 
 /** Letters of orderings, as they were given. */
 struct cli_sort_letters {
@@ -80,19 +77,6 @@ int cli_sort_size(const char *text, uint64_t *bytes);
  * `text`. -EINVAL: there is none, or one of no length. */
 int cli_sort_names(const char *path, struct poise_buf *text,
                    struct poise_strings *names);
-
-/** A line on stderr that says how far a sort is: after half a second, then five
- * times a second. */
-struct cli_sort_line {
-    struct poise_sort_progress progress; /**< for struct poise_sort_options */
-    pthread_t thread;
-    struct poise_event over;
-    bool is_on;
-};
-/** Nothing where it is not `shown`. */
-void cli_sort_line_start(struct cli_sort_line *line, bool shown);
-/** Wipes it. */
-void cli_sort_line_stop(struct cli_sort_line *line);
 
 /** What will be done, for --dry-run. */
 void cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json,

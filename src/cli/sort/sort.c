@@ -329,18 +329,20 @@ static int sort(struct job *job)
 {
     const struct values *values = job->values;
     struct poise_sort_result result;
-    struct cli_sort_line line;
+    struct poise_sort_progress progress = {0};
+    struct cli_extmem_line line;
     struct poise_buf out = {0};
     uint64_t begin = poise_clock_ns();
     int status = CLI_DONE, code;
 
     job->sort.checksum =
         job->verifies && !job->sort.unique && job->sort.head == 0;
-    cli_sort_line_start(&line, values->progress &&
-                                   cli_extmem_is_first(job->sort.world));
-    job->sort.progress = line.is_on ? &line.progress : NULL;
+    cli_extmem_line_start(
+        &line, values->progress && cli_extmem_is_first(job->sort.world),
+        &progress.passed_bytes, &progress.total_bytes);
+    job->sort.progress = line.is_on ? &progress : NULL;
     code = poise_sort_run(job->in, job->out, &job->sort, &result);
-    cli_sort_line_stop(&line);
+    cli_extmem_line_stop(&line);
     job->sort.progress = NULL;
     if (code < 0) {
         return fail(code);

@@ -52,6 +52,7 @@ int disk_first_look(struct disk_job *d)
     rank_scan_open(&scan, d->job, 0, d->job->count, d->scanning);
     while (code == 0 && (code = rank_scan_next(&scan, &first, &successors,
                                                &weights, &count)) > 0) {
+        rank_note_passed(d->job, count);
         code = send_later_links(d, first, successors, weights, count);
     }
     rank_scan_close(&scan);
@@ -270,6 +271,7 @@ int disk_go_down(struct disk_job *d)
     int code = 0;
 
     for (uint64_t bucket = d->buckets; bucket-- > 0 && code == 0;) {
+        rank_note_passed(d->job, bucket_nodes(d, bucket));
         code = read_nodes(d, bucket, nodes);
         if (code == 0) {
             code = receive_links(d, bucket, nodes);

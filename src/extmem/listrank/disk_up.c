@@ -99,6 +99,7 @@ int disk_go_up(struct disk_job *d)
     for (uint64_t bucket = 0; bucket < d->buckets && code == 0; bucket++) {
         char *ranks = d->nodes + bucket % 2 * bytes;
 
+        rank_note_passed(d->job, bucket_nodes(d, bucket));
         code = receive_answers(d, bucket, ends);
         if (code == 0) {
             code = rank_nodes(d, bucket, ends, (uint64_t *)(void *)ranks);

@@ -45,6 +45,17 @@ int rank_job_open(struct rank_job *job, struct poise_world *world,
 /** Also after an error. */
 void rank_job_close(struct rank_job *job);
 
+/** `count` nodes were passed, of struct poise_listrank_progress. Any thread. */
+static inline void rank_note_passed(const struct rank_job *job, uint64_t count)
+{
+    struct poise_listrank_progress *progress = job->options->progress;
+
+    if (progress) {
+        __atomic_fetch_add(&progress->passed_bytes, count * 8,
+                           __ATOMIC_RELAXED);
+    }
+}
+
 /** Lower *place to `node`, any thread. */
 static inline void rank_note(uint64_t *place, uint64_t node)
 {

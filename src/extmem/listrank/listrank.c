@@ -233,9 +233,14 @@ static struct poise_output_options inputs_of(const struct rank_job *job)
 static int rank_all(struct rank_job *job, const char *out)
 {
     const struct poise_output_options inputs = inputs_of(job);
+    struct poise_listrank_progress *progress = job->options->progress;
     int code;
 
     set_units(job);
+    if (progress) {
+        __atomic_store_n(&progress->total_bytes, 3 * 8 * job->count,
+                         __ATOMIC_RELAXED);
+    }
     code = extmem_output_open(out, job->count * 8, &inputs, &job->options->disk,
                               &job->out);
     if (code == 0) {

@@ -132,6 +132,7 @@ static int read_part(void *arg, unsigned thread)
                                                &weights, &count)) > 0) {
         take_nodes(table, successors, weights, first, count, &lists);
         mark_followed(table, successors, first, count);
+        rank_note_passed(job, count);
         code = extmem_stopped(&job->stop) ? -ECANCELED : 0;
     }
     rank_scan_close(&scan);
@@ -167,6 +168,8 @@ static bool starts_refill(struct starts *starts)
     if (from >= n) {
         return false;
     }
+    /* Walks from there take about as long as it has nodes. */
+    rank_note_passed(table->job, to - from);
     starts->chosen = from >> SPACING_BITS;
     starts->chosen_end = (to + (1 << SPACING_BITS) - 1) >> SPACING_BITS;
     starts->word = from / 64;
@@ -429,6 +432,7 @@ static int write_part(void *arg, unsigned thread)
                    ? -ECANCELED
                    : extmem_output_put(job->out, buffer, count * 8, from * 8,
                                        &writes);
+        rank_note_passed(job, count);
         from += count;
         turn ^= 1;
     }

@@ -58,6 +58,44 @@ poise_monitor_system_charge(const struct poise_monitor_system *system,
                             const struct poise_monitor_operation *operation,
                             int rank);
 
+/* ---- the network -------------------------------------------------------- */
+
+/**
+ * Read what ranks record of their TCP connections (records of a type "tcp",
+ * which the preload makes behind calls of a millisecond or more), wherever they
+ * run. Before the stage that makes calls of records is added
+ * (poise_monitor_reader_over), since a call is charged with what its ranks
+ * found before it ended. The scope is borrowed and not polled after the end of
+ * this. Errors of poise_scope_stage.
+ */
+POISE_API int poise_monitor_system_scope(struct poise_monitor_system *system,
+                                         struct poise_scope *scope);
+
+/** A connection of a rank to a rank of another host, as the kernels of both
+ * ends count it. */
+struct poise_monitor_connection {
+    int32_t ranks[2];  /**< the second -1: it did not say anything of it yet */
+    uint64_t again[2]; /**< segments that each of them sent again */
+    int64_t rtt_ns;    /**< a round trip, as last recorded */
+    int64_t least_rtt_ns; /**< and at best */
+};
+/** Those so far, with the most segments first, at most `max`; how many there
+ * are, of 4,096 that are kept. */
+POISE_API size_t poise_monitor_system_connections(
+    const struct poise_monitor_system *system,
+    struct poise_monitor_connection *out, size_t max);
+
+/** Calls of an operation at the end of which a rank found that segments had
+ * been sent again. */
+struct poise_monitor_resent {
+    uint64_t calls, segments;
+    int64_t inside_ns; /**< that ranks were in these calls, of all ranks */
+};
+/** Zero where nothing is known, as poise_monitor_system_charge. */
+POISE_API struct poise_monitor_resent
+poise_monitor_system_resent(const struct poise_monitor_system *system,
+                            const struct poise_monitor_operation *operation);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,8 @@
 /*
  * Wing mon, what reads rings: files of several ranks that come late, are
  * written meanwhile, lap their reader, break off, or are of another session;
- * hops that belong to calls, and those that do not; clocks that are no TSC.
+ * hops that belong to calls, and those that do not; clocks that are no TSC;
+ * what TCP sent again.
  */
 #include <errno.h>
 #include <limits.h>
@@ -17,6 +18,7 @@
 #include <cmocka.h>
 
 #include <poise/monitor.h>
+#include <poise/monitor_system.h>
 #include <poise/trace_session.h>
 
 #include "../temporary.h"
@@ -369,6 +371,76 @@ static void a_node_without_invariant_tsc_is_read(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* ---- the network --------------------------------------------------------- */
+
+/* As the preload records it: `again` segments since the last time. */
+static void tcp(struct rank *rank, uint64_t connection, uint64_t at,
+                uint64_t again, uint64_t rtt_ns)
+{
+    struct poise_trace_type type = {.name = "tcp",
+                                    .values = {{POISE_TRACE_TIME, "at"}}};
+    int64_t number = poise_trace_define(rank->trace, &type);
+    assert_true(number >= POISE_TRACE_USER);
+    poise_trace_put(rank->ring, (uint32_t)number, connection, at, again, rtt_ns,
+                    1000000);
+}
+
+static void segments_that_were_sent_again_are_found(void **state)
+{
+    (void)state;
+    struct poise_monitor_system *system;
+    struct poise_scope *scope;
+    struct poise_monitor_connection found[3];
+    struct rank first = make("tcp", 0, 2, 11), second = make("tcp", 1, 2, 11);
+    uint64_t now = poise_clock_ticks(), ms = poise_clock_tick_hz() / 1000;
+    assert_int_equal(poise_monitor_create(NULL, &monitor), 0);
+    assert_int_equal(poise_scope_create(first.path, NULL, &scope), 0);
+    assert_int_equal(poise_monitor_system_create(monitor, first.path, &system),
+                     0);
+    assert_int_equal(poise_monitor_system_scope(system, scope), 0);
+    assert_int_equal(poise_monitor_reader_over(monitor, scope, &reader), 0);
+    for (uint64_t i = 1; i <= 100; i++) {
+        uint64_t enter = now + i * 50 * ms, left = enter + 10 * ms;
+        if (i == 1) {
+            tcp(&first, 5, left, 0, 2000000);
+        }
+        if (i % 10 == 0) {
+            tcp(&second, 5, left, 2, 3000000);
+        }
+        if (i == 7) {
+            tcp(&first, 9, left, 1, 3000000); /* whose other end is silent */
+        }
+        call(&first, i, enter, left);
+        call(&second, i, enter, left);
+    }
+    /* Between calls: of a connection, but nobody waited for it in a call. */
+    tcp(&first, 5, now + 10000 * ms, 1, 2000000);
+    poise_monitor_system_look(system);
+    assert_int_equal(poise_monitor_reader_poll(reader, false), 0);
+    assert_int_equal(poise_monitor_reader_poll(reader, true), 0);
+    assert_int_equal(calls_of("MPI_Allreduce"), 100);
+    struct poise_monitor_resent resent = poise_monitor_system_resent(
+        system, poise_monitor_operation(monitor, 0));
+    assert_int_equal(resent.calls, 11);
+    assert_int_equal(resent.segments, 21);
+    assert_in_range(resent.inside_ns, 219000000, 221000000);
+    assert_int_equal(poise_monitor_system_connections(system, found, 3), 2);
+    assert_int_equal(found[0].ranks[0] + found[0].ranks[1], 1);
+    int end_1 = found[0].ranks[1] == 1;
+    assert_int_equal(found[0].again[end_1], 20);
+    assert_int_equal(found[0].again[!end_1], 1);
+    assert_int_equal(found[0].least_rtt_ns, 1000000);
+    assert_int_equal(found[1].ranks[0], 0);
+    assert_int_equal(found[1].ranks[1], -1);
+    assert_int_equal(found[1].again[0], 1);
+    poise_monitor_reader_destroy(reader);
+    poise_monitor_system_destroy(system);
+    poise_scope_destroy(scope);
+    poise_monitor_destroy(monitor);
+    end(&second);
+    end(&first);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -393,6 +465,7 @@ int main(void)
         cmocka_unit_test(files_must_be_of_one_session),
         cmocka_unit_test(a_size_that_none_has_is_refused),
         cmocka_unit_test(other_clocks_are_waited_for_and_doubted),
+        cmocka_unit_test(segments_that_were_sent_again_are_found),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

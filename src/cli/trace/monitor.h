@@ -118,6 +118,20 @@ int monitor_messages_json(const struct poise_monitor_messages *messages,
 int monitor_messages_draw(const struct poise_monitor_messages *messages,
                           int size, struct poise_page *page);
 
+/** What the late rank of all waited for; nothing where nothing is known. */
+void monitor_messages_hint(const struct monitor_run *run,
+                           const struct poise_monitor_operation *operation,
+                           int rank, struct poise_buf *out);
+
+/* ---- the network -------------------------------------------------------- */
+
+/** Calls in which TCP sent segments again, and whose; nothing if there are
+ * none. */
+void monitor_network_text(const struct monitor_run *run, struct poise_buf *out);
+/** -ENOMEM. */
+int monitor_network_json(const struct monitor_run *run,
+                         struct poise_json *json);
+
 /* ---- the live view ------------------------------------------------------ */
 
 /** What collectives do now, on stderr; the others are borrowed. */

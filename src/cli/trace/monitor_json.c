@@ -120,6 +120,13 @@ static void put_operation(struct poise_json *json,
     put_statistic(json, "arrival", &operation->arrival);
     put_statistic(json, "reduce", &operation->reduce);
     put_statistic(json, "broadcast", &operation->broadcast);
+    struct poise_monitor_resent resent =
+        poise_monitor_system_resent(run->system, operation);
+    poise_json_object(json, "sent_again");
+    poise_json_u64(json, "calls", resent.calls);
+    poise_json_u64(json, "segments", resent.segments);
+    poise_json_i64(json, "inside_ns", resent.inside_ns);
+    poise_json_end_object(json);
     poise_json_array(json, "by_rank");
     for (int i = 0; i < operation->size; i++) {
         put_rank(json, run, operation, i);
@@ -159,11 +166,15 @@ int monitor_json(const struct monitor_run *run, struct poise_buf *out)
         put_operation(&json, run, run->operations[i]);
     }
     poise_json_end_array(&json);
+    int code = monitor_network_json(run, &json);
+    if (code < 0) {
+        return code;
+    }
     if (run->queries && run->queries->count > 0) {
         monitor_queries_json(run->queries, &json);
     }
     if (run->messages) {
-        int code = monitor_messages_json(run->messages, &json);
+        code = monitor_messages_json(run->messages, &json);
         if (code < 0) {
             return code;
         }

@@ -373,6 +373,7 @@ int monitor_text(const struct monitor_run *run, struct poise_buf *out)
     put_head(run, out);
     int code = put_table(run, out);
     put_late(run, out);
+    monitor_network_text(run, out);
     put_worst(run, out);
     put_notes(run, out);
     if (code == 0 && run->queries) {

@@ -200,13 +200,16 @@ static int begin(struct monitor_watch *watch)
     int code = poise_monitor_create(NULL, &watch->monitor);
     code = code < 0 ? code
                     : poise_scope_create(watch->path, &limits, &watch->scope);
-    code = code < 0 ? code
-                    : poise_monitor_reader_over(watch->monitor, watch->scope,
-                                                &watch->reader);
     if (code == 0) {
         code = poise_monitor_system_create(watch->monitor, watch->path,
                                            &watch->system);
     }
+    /* What calls are charged with is read before they are complete. */
+    code = code < 0 ? code
+                    : poise_monitor_system_scope(watch->system, watch->scope);
+    code = code < 0 ? code
+                    : poise_monitor_reader_over(watch->monitor, watch->scope,
+                                                &watch->reader);
     if (code == 0 && (wants->timeline || wants->report)) {
         code = monitor_timeline_create(watch->monitor, &watch->timeline);
     }

@@ -53,6 +53,7 @@ void events_begin(void)
     PMPI_Comm_rank(all, &rank);
     PMPI_Query_thread(&level);
     events.threads = level == MPI_THREAD_MULTIPLE;
+    sockets_begin();
     preload_inside++;
     int code = poise_world_adopt(FLAVOUR, &all, sizeof all, &events.session);
     if (code == 0) {
@@ -281,6 +282,9 @@ void events_call(enum entry entry, struct state *state, bool right,
     }
     end_idle(marks);
     marks->calls++;
+    if (__builtin_expect(span->left - span->enter > sockets_slow, 0)) {
+        sockets_look(span->ring, span->left);
+    }
     poise_trace_put(span->ring, marks->collectors[entry], marks->calls,
                     span->enter, span->left, span->bytes, (uint64_t)span->code);
     if (span->ring) {

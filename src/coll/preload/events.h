@@ -71,6 +71,13 @@ void events_flush(const struct state *state);
 /* Nobody calls on it any more. */
 void events_forget(struct state *state);
 
+/* What TCP did meanwhile is recorded behind calls that took so many ticks,
+ * which is never before sockets_begin (sockets.c). */
+extern uint64_t sockets_slow __attribute__((visibility("hidden")));
+void sockets_begin(void);
+/* Behind such a call, which ended then. Any thread. */
+void sockets_look(struct poise_trace_ring *ring, uint64_t ticks);
+
 /* What names a communicator alike on all of its ranks; 0: not known yet. */
 uint64_t events_group(const struct state *state);
 /* Its name, for people; `out` has room for EVENTS_NAME bytes. */

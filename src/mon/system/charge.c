@@ -31,7 +31,7 @@ add(struct poise_monitor_system *system,
     }
     system->operations = more;
     more += system->operation_count;
-    more->operation = operation;
+    *more = (struct system_operation){.operation = operation};
     more->charges = poise_alloc((size_t)operation->size, sizeof *more->charges);
     system->operation_count += more->charges != NULL;
     return more->charges ? more : NULL;
@@ -40,6 +40,14 @@ add(struct poise_monitor_system *system,
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+struct system_operation *
+system_operation_of(struct poise_monitor_system *system,
+                    const struct poise_monitor_operation *operation)
+{
+    struct system_operation *found = find(system, operation);
+    return found ? found : add(system, operation);
 }
 
 static void charge(struct poise_monitor_charge *to,
@@ -68,12 +76,12 @@ static void on_call(const struct poise_monitor_operation *operation,
         system->left_ns[last] != INT64_MIN &&
         poise_monitor_system_kept(system, last, system->left_ns[last],
                                   spans[last].enter_ns, &kept)) {
-        struct system_operation *to = find(system, operation);
-        to = to ? to : add(system, operation);
+        struct system_operation *to = system_operation_of(system, operation);
         if (to) {
             charge(&to->charges[last], &kept, verdict->late_ns);
         }
     }
+    system_network_charge(system, operation, spans, verdict);
     for (int i = 0; i < operation->size; i++) {
         system->left_ns[i] = spans[i].left_ns;
     }
@@ -102,4 +110,12 @@ poise_monitor_system_charge(const struct poise_monitor_system *system,
     return found && rank >= 0 && rank < operation->size
                ? found->charges[rank]
                : (struct poise_monitor_charge){0};
+}
+
+struct poise_monitor_resent
+poise_monitor_system_resent(const struct poise_monitor_system *system,
+                            const struct poise_monitor_operation *operation)
+{
+    const struct system_operation *found = find(system, operation);
+    return found ? found->resent : (struct poise_monitor_resent){0};
 }

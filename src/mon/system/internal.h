@@ -29,6 +29,18 @@ struct system_rank {
 struct system_operation {
     const struct poise_monitor_operation *operation;
     struct poise_monitor_charge *charges; /* [size] */
+    struct poise_monitor_resent resent;
+};
+
+/* Of a rank's: the newest times at which segments were found to have been sent
+ * again. A call is complete less than a batch of records behind them. */
+enum { SYSTEM_RESENDS = 16 };
+struct system_resends {
+    uint64_t count; /* ever */
+    struct {
+        int64_t ns;
+        uint64_t segments; /* 0: charged */
+    } newest[SYSTEM_RESENDS];
 };
 
 struct poise_monitor_system {
@@ -41,10 +53,26 @@ struct poise_monitor_system {
     int64_t *left_ns;            /* [size]: the last departure; INT64_MIN */
     struct system_operation *operations;
     size_t operation_count;
+    struct poise_monitor_connection *connections;
+    uint64_t *connection_ids;
+    size_t connection_count;
+    struct system_resends *resends; /* [resend_count], by rank */
+    size_t resend_count;
 };
 
 /* Be told of calls. */
 int system_charge_begin(struct poise_monitor_system *system);
 void system_charge_end(struct poise_monitor_system *system);
+
+/* The operation's entry, made if need be; NULL: memory is short. */
+struct system_operation *
+system_operation_of(struct poise_monitor_system *system,
+                    const struct poise_monitor_operation *operation);
+/* Charge a call with what TCP sent again meanwhile. */
+void system_network_charge(struct poise_monitor_system *system,
+                           const struct poise_monitor_operation *operation,
+                           const struct poise_monitor_span *spans,
+                           const struct poise_monitor_verdict *verdict);
+void system_network_end(struct poise_monitor_system *system);
 
 #endif

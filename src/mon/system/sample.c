@@ -60,6 +60,7 @@ void poise_monitor_system_destroy(struct poise_monitor_system *system)
         return;
     }
     system_charge_end(system);
+    system_network_end(system);
     for (int i = 0; i < system->size; i++) {
         forget(&system->ranks[i]);
         free(system->ranks[i].samples);

@@ -42,7 +42,9 @@ struct monitor_run {
     struct poise_monitor_missing missing;
     const struct poise_monitor_operation **operations; /**< most time first */
     unsigned count;
-    int status; /**< the program's */
+    double unseen; /**< calls for each that coverage tells of, which no number
+                      behind them tells of: left out at the end */
+    int status;    /**< the program's */
 };
 
 /** Gather it. -ENOMEM. */
@@ -51,6 +53,11 @@ int monitor_gather(const struct poise_monitor *monitor,
                    const struct poise_monitor_system *system, int status,
                    struct monitor_run *out);
 void monitor_free(struct monitor_run *run);
+
+/** Which share of an operation's calls is in its figures, as far as that can be
+ * told: by the numbers of calls, and by what ranks say that they left out. */
+double monitor_coverage(const struct monitor_run *run,
+                        const struct poise_monitor_operation *operation);
 
 /** The rank that cost the others most by being last; -1: none ever was. */
 int monitor_latest(const struct poise_monitor_operation *operation);

@@ -105,8 +105,7 @@ static void put_operation(struct poise_json *json,
     poise_buf_free(&id);
     poise_json_i64(json, "ranks", operation->size);
     poise_json_u64(json, "calls", operation->calls);
-    poise_json_double(json, "coverage",
-                      poise_monitor_coverage(run->monitor, operation));
+    poise_json_double(json, "coverage", monitor_coverage(run, operation));
     poise_json_u64(json, "bytes", operation->bytes);
     poise_json_i64(json, "inside_ns", operation->inside_ns);
     poise_json_u64(json, "failed", operation->failed);

@@ -93,6 +93,55 @@ int monitor_messages_text(const struct poise_monitor_messages *messages,
     return code < 0 ? code : out->error;
 }
 
+/* What of a rank's lateness, in percent, is worth a hint. */
+enum { HINT_SHARE = 5 };
+
+/* Whom it waited for most, and how long for all. */
+static int64_t waits_of_rank(const struct poise_monitor_messages *messages,
+                             int rank, int *peer)
+{
+    size_t count = 0;
+    int64_t all = 0, most = 0;
+    struct poise_monitor_pair *pairs = take_pairs(messages, &count);
+    for (size_t i = 0; pairs && i < count && i < ALL_MOST; i++) {
+        int64_t ns = pairs[i].to == rank     ? pairs[i].receiver_ns
+                     : pairs[i].from == rank ? pairs[i].sender_ns
+                                             : 0;
+        all += ns;
+        if (ns > most) {
+            most = ns;
+            *peer = pairs[i].to == rank ? pairs[i].from : pairs[i].to;
+        }
+    }
+    free(pairs);
+    return all;
+}
+
+void monitor_messages_hint(const struct monitor_run *run,
+                           const struct poise_monitor_operation *operation,
+                           int rank, struct poise_buf *out)
+{
+    int peer = -1;
+    int64_t late = operation->ranks[rank].program_ns;
+    if (late * 100 < run->source.span_ns * HINT_SHARE) {
+        return;
+    }
+    if (!run->messages) {
+        poise_buf_puts(out, " Whether it computed then, or waited for a "
+                            "message, --messages tells.");
+        return;
+    }
+    /* Pairs are of MPI_COMM_WORLD's ranks. */
+    int64_t waited = operation->size == run->source.size
+                         ? waits_of_rank(run->messages, rank, &peer)
+                         : 0;
+    if (waited * 100 >= late * HINT_SHARE) {
+        poise_buf_puts(out, " In point-to-point messages it waited for ");
+        poise_human_ns(out, (uint64_t)waited);
+        poise_buf_printf(out, ", for rank %d most.", peer);
+    }
+}
+
 int monitor_messages_json(const struct poise_monitor_messages *messages,
                           struct poise_json *json)
 {

@@ -26,6 +26,23 @@ static int compare(const void *left, const void *right)
     return (a->inside_ns < b->inside_ns) - (a->inside_ns > b->inside_ns);
 }
 
+/* Ranks count what they leave out. Most of it lies between calls that they
+ * recorded, whose numbers tell of it; what they left out behind the last one
+ * shows here only, and is taken for calls like the others. */
+static double unseen(const struct monitor_run *run)
+{
+    double known = 0, between = 0;
+    for (unsigned i = 0; i < run->count; i++) {
+        double calls = (double)run->operations[i]->calls;
+        double all =
+            calls / poise_monitor_coverage(run->monitor, run->operations[i]);
+        known += all * run->operations[i]->size;
+        between += (all - calls) * run->operations[i]->size;
+    }
+    double rest = (double)run->source.skipped - between;
+    return rest > 0 && known > 0 ? rest / known : 0;
+}
+
 int monitor_gather(const struct poise_monitor *monitor,
                    const struct poise_monitor_reader *reader,
                    const struct poise_monitor_system *system, int status,
@@ -45,7 +62,14 @@ int monitor_gather(const struct poise_monitor *monitor,
     }
     out->count = count;
     qsort(out->operations, count, sizeof *out->operations, compare);
+    out->unseen = unseen(out);
     return 0;
+}
+
+double monitor_coverage(const struct monitor_run *run,
+                        const struct poise_monitor_operation *operation)
+{
+    return poise_monitor_coverage(run->monitor, operation) / (1 + run->unseen);
 }
 
 void monitor_free(struct monitor_run *run)
@@ -166,8 +190,7 @@ static int put_table(const struct monitor_run *run, struct poise_buf *out)
     struct poise_table *table;
     int code = poise_table_create(columns, COLUMNS, &table);
     for (unsigned i = 0; code == 0 && i < run->count && i < ROWS_MOST; i++) {
-        code = add_row(table,
-                       poise_monitor_coverage(run->monitor, run->operations[i]),
+        code = add_row(table, monitor_coverage(run, run->operations[i]),
                        run->operations[i]);
     }
     if (code == 0) {
@@ -187,8 +210,7 @@ static void put_head(const struct monitor_run *run, struct poise_buf *out)
 {
     double calls = 0, least = 1;
     for (unsigned i = 0; i < run->count; i++) {
-        double coverage =
-            poise_monitor_coverage(run->monitor, run->operations[i]);
+        double coverage = monitor_coverage(run, run->operations[i]);
         calls += (double)run->operations[i]->calls / coverage;
         least = coverage < least ? coverage : least;
     }
@@ -270,6 +292,7 @@ static void put_late(const struct monitor_run *run, struct poise_buf *out)
         poise_buf_puts(out, " of that time).");
     }
     put_system(run, worst, late, out);
+    monitor_messages_hint(run, worst, late, out);
     poise_buf_puts(out, "\n");
 }
 

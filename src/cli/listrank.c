@@ -1,5 +1,6 @@
 /* poise listrank: ranks of linked lists larger than memory. */
 #include "cli/common/extmem.h"
+#include "cli/common/series.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 struct values {
     struct cli_common common;
     struct cli_extmem disk;
-    const char *weights;
+    const char *weights, *report;
     int64_t seed;
     uint64_t generate; /* NOT_GIVEN: rank */
     uint64_t lists;
@@ -33,6 +34,9 @@ static const struct poise_option options[] = {
     CLI_EXTMEM_OPTIONS(struct values, disk),
     CLI_PROGRESS_OPTION(struct values, progress),
     CLI_EXTMEM_RENAMED(struct values, disk),
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "a page of plots and tables (HTML)",
+     .offset = offsetof(struct values, report)},
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
      .help = "write lists of N nodes into the one file named; N may end in K, "
@@ -176,6 +180,66 @@ static void print_report(const struct poise_listrank_report *report,
     poise_buf_putc(out, '\n');
 }
 
+/* ---- the page ----------------------------------------------------------- */
+
+static int fill_page(const struct poise_listrank_result *r, uint64_t ns,
+                     struct poise_page *page)
+{
+    uint64_t known = r->read_ns + r->walk_ns + r->write_ns;
+    const struct cli_phase phases[] = {
+        {r->in_memory ? "read" : "read and plan", r->read_ns},
+        {r->in_memory ? "walk" : "bridge nodes out", r->walk_ns},
+        {r->in_memory ? "write" : "rank", r->write_ns},
+        {"the rest", ns > known ? ns - known : 0}};
+    const struct cli_amount amounts[] = {
+        {"input and output", 16 * r->nodes},
+        {"read", r->read_bytes},
+        {"written", r->written_bytes},
+        {"of it scratch files", r->scratch_bytes}};
+    struct cli_figures head = {0};
+    int code;
+
+    poise_human_count(cli_figure(&head, "nodes"), r->nodes);
+    poise_human_count(cli_figure(&head, "lists"), r->lists);
+    poise_human_ns(cli_figure(&head, "time"), ns);
+    poise_human_ns(cli_figure(&head, "each node"),
+                   ns / (r->nodes ? r->nodes : 1));
+    poise_human_bytes(cli_figure(&head, "memory allowed"), r->memory_bytes);
+    poise_human_bytes(cli_figure(&head, "memory used, most"),
+                      cli_memory_peak());
+    poise_human_count(cli_figure(&head, "greatest rank"), r->greatest);
+    code = cli_page_figures(page, &head);
+    code = code ? code : poise_page_section(page, "When what was done", NULL);
+    code = code ? code : cli_page_phases(page, phases, 4);
+    code = code ? code
+                : poise_page_section(page, "What went through the disks", NULL);
+    return code ? code
+                : cli_page_amounts(page, "Bytes", amounts, 4, POISE_UNIT_BYTES);
+}
+
+static int save_page(const struct poise_listrank_result *r, uint64_t ns,
+                     const char *path)
+{
+    struct poise_buf under = {0};
+    struct poise_page *page = NULL;
+    int code;
+
+    if (r->in_memory) {
+        poise_buf_printf(&under, "in memory, by %u process%s of %u thread%s",
+                         r->processes, r->processes == 1 ? "" : "es",
+                         r->threads, r->threads == 1 ? "" : "s");
+    } else {
+        poise_buf_printf(&under, "%llu buckets on disk, by %s",
+                         (unsigned long long)r->buckets, r->engine);
+    }
+    code = under.error ? under.error
+                       : poise_page_create("List ranking",
+                                           poise_buf_str(&under), &page);
+    poise_buf_free(&under);
+    code = code ? code : fill_page(r, ns, page);
+    return cli_page_save(page, &(struct poise_page_run){0}, path, code);
+}
+
 /* ---- what is done ------------------------------------------------------- */
 
 static int check(const struct values *values,
@@ -208,7 +272,7 @@ static int rank_shown(const struct values *values,
 
     cli_extmem_line_start(
         &line, values->progress && cli_extmem_is_first(rank_options.world),
-        &progress.passed_bytes, &progress.total_bytes);
+        NULL, &progress.passed_bytes, &progress.total_bytes);
     rank_options.progress = line.is_on ? &progress : NULL;
     code = poise_listrank_run(in, out_path, &rank_options, result);
     cli_extmem_line_stop(&line);
@@ -239,6 +303,10 @@ static int rank(const struct values *values,
     if (values->disk.json) {
         print_json(&result, begin, &out);
         status = cli_write("listrank", &out);
+    }
+    if (values->report) {
+        code = save_page(&result, begin, values->report);
+        status = code < 0 ? cli_fail("listrank", code) : status;
     }
     poise_buf_free(&out);
     return status;
@@ -302,20 +370,23 @@ static int run(const struct values *values, const char *const *operands)
 }
 
 /* IN, OUT, or both; "-" is standard input or output. */
-static int run_named(const struct values *values, int count, char **operands)
+static int run_named(struct values *values, int count, char **operands)
 {
     struct cli_standard standard;
     const char *names[2] = {operands[0], count > 1 ? operands[1] : NULL};
     bool makes = values->generate != NOT_GIVEN;
     const char **out = makes ? &names[0] : values->check ? NULL : &names[1];
-    int status = cli_standard_output("listrank", values->disk.json, out, NULL,
-                                     &standard);
+    int status = cli_standard_output("listrank", values->disk.json, out,
+                                     &values->report, &standard);
 
     if (!makes) {
         names[0] = cli_standard_input(names[0]);
     }
     if (values->check) {
         names[1] = cli_standard_input(names[1]);
+    }
+    if (status == CLI_DONE) {
+        status = cli_page_check("listrank", values->report);
     }
     return status == CLI_DONE ? run(values, names) : status;
 }
@@ -332,6 +403,10 @@ int cli_listrank(int argc, char **argv)
 
     if (first >= 0 && values.generate != NOT_GIVEN && count != 1) {
         cli_say("listrank", "--generate takes one operand, the file to write");
+        status = CLI_WRONG_USE;
+    } else if (first >= 0 && values.report &&
+               (values.check || values.generate != NOT_GIVEN)) {
+        cli_say("listrank", "--report is for ranking");
         status = CLI_WRONG_USE;
     } else if (first >= 0 && values.generate == NOT_GIVEN && count != 2) {
         cli_say("listrank", "two operands are needed, IN and OUT");

@@ -11,7 +11,7 @@
 
 struct values {
     struct cli_common common;
-    const char *shell, *program, *remote_cache, *segmenter;
+    const char *shell, *program, *remote_cache, *segmenter, *report;
     struct cli_cache cache;
     uint64_t silence_ns;
     const char *restricted_to;
@@ -100,6 +100,9 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, segmenter)},
     {POISE_OPTION_HEADING, .help = "Output"},
     CLI_PROGRESS_OPTION(struct values, progress),
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "a page of plots and tables (HTML)",
+     .offset = offsetof(struct values, report)},
     {POISE_OPTION_FLAG, .name = "stats", .help = "print figures at the end",
      .offset = offsetof(struct values, stats)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",
@@ -143,8 +146,11 @@ const struct poise_command cli_send_command = {
 /* ---- words -------------------------------------------------------------- */
 
 struct shown {
-    bool line; /* a line of progress may stand there */
+    bool line;     /* a line of progress may stand there */
+    bool progress; /* it is wanted */
     struct poise_buf out;
+    uint64_t begin_ns, then_ns, then_bytes;
+    struct cli_series series; /* for the page */
 };
 
 static void wipe(struct shown *shown)
@@ -172,16 +178,47 @@ static void show_problem(const struct poise_error *err, void *arg)
     cli_print_error("send", err);
 }
 
+static void keep(struct shown *shown, const struct poise_remote_stats *stats)
+{
+    const uint64_t values[CLI_SERIES_VALUES] = {stats->file_bytes,
+                                                stats->wire_bytes};
+
+    cli_series_add(&shown->series, poise_clock_ns() - shown->begin_ns, values);
+}
+
+/* How fast files go, from one call to the next. */
+static void put_speed(struct shown *shown, uint64_t bytes,
+                      struct poise_buf *line)
+{
+    uint64_t now = poise_clock_ns();
+
+    if (now > shown->then_ns && bytes >= shown->then_bytes) {
+        poise_buf_puts(line, ", ");
+        poise_human_bytes(line,
+                          (uint64_t)((double)(bytes - shown->then_bytes) * 1e9 /
+                                     (double)(now - shown->then_ns)));
+        poise_buf_puts(line, "/s");
+    }
+    shown->then_ns = now;
+    shown->then_bytes = bytes;
+}
+
 static void show_progress(const struct poise_remote_stats *stats, void *arg)
 {
     struct shown *shown = arg;
     struct poise_buf line = {0};
 
+    keep(shown, stats);
+    if (!shown->progress) {
+        return;
+    }
     poise_buf_puts(&line, "\r\033[K");
     poise_human_count(&line, stats->entries);
     poise_buf_puts(&line, " entries, ");
     poise_human_bytes(&line, stats->file_bytes);
-    poise_buf_puts(&line, " of files, ");
+    poise_buf_puts(&line, " of files");
+    put_speed(shown, stats->file_bytes, &line);
+    poise_buf_puts(&line, ", ");
     poise_human_bytes(&line, stats->wire_bytes);
     poise_buf_puts(&line, " on the wire");
     if (!line.error) {
@@ -238,6 +275,117 @@ static void print_stats(const struct poise_remote_stats *stats,
     poise_buf_puts(out, " in\n");
 }
 
+/* ---- the page ----------------------------------------------------------- */
+
+/* What was sent to one target. */
+static int put_target(struct poise_page *page,
+                      const struct poise_remote_stats *stats)
+{
+    struct cli_amount counts[POISE_REMOTE_ACTIONS];
+    int code = poise_page_section(page, "What was done", NULL);
+
+    for (int i = 0; i < POISE_REMOTE_ACTIONS; i++) {
+        counts[i] = (struct cli_amount){poise_remote_action_names[i],
+                                        stats->actions[i]};
+    }
+    code = code ? code : cli_page_counts(page, counts, POISE_REMOTE_ACTIONS);
+    code = code ? code
+                : poise_page_section(
+                      page, "In which way data went out",
+                      "References, fingerprints and changes stand for what the "
+                      "other end knows already.");
+    return code ? code : cli_cache_ways(page, &stats->peer);
+}
+
+/* What became of each of several. */
+static int put_targets(struct poise_page *page, const char *const *targets,
+                       size_t count,
+                       const struct poise_remote_outcome *outcomes)
+{
+    static const struct poise_column columns[] = {
+        {"target", POISE_ALIGN_LEFT},   {"entries", POISE_ALIGN_RIGHT},
+        {"files", POISE_ALIGN_RIGHT},   {"on the link", POISE_ALIGN_RIGHT},
+        {"put off", POISE_ALIGN_RIGHT}, {"error", POISE_ALIGN_LEFT}};
+    enum { COLUMNS = sizeof columns / sizeof *columns };
+    struct poise_table *table;
+    int code = poise_page_section(page, "Targets", NULL);
+
+    code = code ? code : poise_table_create(columns, COLUMNS, &table);
+    if (code < 0) {
+        return code;
+    }
+    for (size_t i = 0; i < count && code == 0; i++) {
+        const struct poise_remote_stats *stats = &outcomes[i].stats;
+        struct poise_buf cells[COLUMNS] = {{0}};
+        const char *texts[COLUMNS];
+
+        poise_buf_puts(&cells[0], targets[i]);
+        poise_human_count(&cells[1], stats->entries);
+        poise_human_bytes(&cells[2], stats->file_bytes);
+        poise_human_bytes(&cells[3],
+                          stats->peer.wire_out + stats->peer.wire_in);
+        poise_buf_decimal(&cells[4], outcomes[i].postponed);
+        poise_buf_puts(&cells[5], outcomes[i].code < 0 ? outcomes[i].why : "");
+        for (int k = 0; k < COLUMNS; k++) {
+            texts[k] = poise_buf_str(&cells[k]);
+        }
+        code = poise_table_row(table, texts);
+        for (int k = 0; k < COLUMNS; k++) {
+            poise_buf_free(&cells[k]);
+        }
+    }
+    code = code ? code : poise_page_table(page, table);
+    poise_table_destroy(table);
+    return code;
+}
+
+/* The page of a transfer to `count` targets; `sum` is what all of it came to.
+ * 0, or the exit code with the error printed. */
+static int save_page(const struct values *values, const struct shown *shown,
+                     const char *const *targets, size_t count,
+                     const struct poise_remote_outcome *outcomes)
+{
+    uint64_t ns = poise_clock_ns() - shown->begin_ns, wire = 0, problems = 0;
+    const struct poise_remote_stats *first = &outcomes[0].stats;
+    struct cli_figures head = {0};
+    struct poise_page *page = NULL;
+    int code = poise_page_create("Transfer", targets[0], &page);
+
+    for (size_t i = 0; i < count; i++) {
+        wire +=
+            outcomes[i].stats.peer.wire_out + outcomes[i].stats.peer.wire_in;
+        problems += outcomes[i].stats.problems + (outcomes[i].code < 0 ? 1 : 0);
+    }
+    poise_human_count(cli_figure(&head, "entries"), first->entries);
+    poise_human_bytes(cli_figure(&head, "files that were sent"),
+                      first->file_bytes);
+    poise_human_bytes(cli_figure(&head, "on the link"), wire);
+    poise_buf_printf(cli_figure(&head, "bytes of files for each"), "%.3g",
+                     wire > 0 ? (double)first->file_bytes * (double)count /
+                                    (double)wire
+                              : 0);
+    poise_human_ns(cli_figure(&head, "time"), ns);
+    poise_human_count(cli_figure(&head, "problems"), problems);
+    code = code ? code : cli_page_figures(page, &head);
+    cli_figures_free(&head);
+    /* Of several targets only those are known that are not done. */
+    if (code == 0 && count == 1) {
+        code = cli_cache_course(page, &shown->series);
+    }
+    if (code == 0) {
+        code = count == 1 ? put_target(page, first)
+                          : put_targets(page, targets, count, outcomes);
+    }
+    code = cli_page_save(
+        page,
+        &(struct poise_page_run){
+            .checked = values->dry
+                           ? NULL
+                           : "each file by its digest, before it got its name"},
+        values->report, code);
+    return code < 0 ? cli_fail("send", code) : CLI_DONE;
+}
+
 /* ---- the run ------------------------------------------------------------ */
 
 static unsigned kept(const struct values *values)
@@ -276,7 +424,7 @@ static struct poise_remote_options options_of(const struct values *values,
         .pad_bytes = (uint32_t)values->cache.pad,
         .action = show_action,
         .problem = show_problem,
-        .progress = values->progress ? show_progress : NULL,
+        .progress = values->progress || values->report ? show_progress : NULL,
         .arg = shown,
         .stop = &cli_interrupted,
     };
@@ -292,10 +440,20 @@ static int print_out(struct shown *shown, int code)
     return code;
 }
 
+static struct shown shown_of(const struct values *values)
+{
+    uint64_t now = poise_clock_ns();
+
+    return (struct shown){.progress = values->progress,
+                          .begin_ns = now,
+                          .then_ns = now,
+                          .series.count = 1};
+}
+
 static int run(const struct values *values, const char *const *paths,
                size_t count)
 {
-    struct shown shown = {0};
+    struct shown shown = shown_of(values);
     struct poise_remote_options how = options_of(values, paths, count, &shown);
     struct poise_remote_stats stats = {0};
     int err = poise_remote_send(&how, &stats), code;
@@ -305,6 +463,13 @@ static int run(const struct values *values, const char *const *paths,
         code = cli_fail("send", err);
     } else {
         code = stats.problems ? CLI_PARTLY : CLI_DONE;
+    }
+    if (values->report && err == 0) {
+        keep(&shown, &stats);
+        int saved = save_page(values, &shown, &how.target, 1,
+                              &(struct poise_remote_outcome){.stats = stats});
+
+        code = code == CLI_DONE ? saved : code;
     }
     if (values->json) {
         print_json(&stats, &shown.out);
@@ -366,7 +531,7 @@ static int show_outcomes(const struct values *values,
 static int run_several(const struct values *values, const char *const *paths,
                        size_t count)
 {
-    struct shown shown = {0};
+    struct shown shown = shown_of(values);
     struct poise_remote_options how = options_of(values, paths, count, &shown);
     size_t all = values->also.count + 1;
     struct poise_remote_outcome *outcomes = poise_alloc(all, sizeof *outcomes);
@@ -386,6 +551,11 @@ static int run_several(const struct values *values, const char *const *paths,
                : CLI_DONE;
     if (err < 0 && code == CLI_DONE) {
         code = cli_fail("send", err);
+    }
+    if (values->report && outcomes && targets) {
+        int saved = save_page(values, &shown, targets, all, outcomes);
+
+        code = code == CLI_DONE ? saved : code;
     }
     free(outcomes);
     free(targets);
@@ -417,6 +587,7 @@ int cli_send(int argc, char **argv)
                             .times = true,
                             .xattrs = true,
                             .progress = isatty(STDERR_FILENO) == 1};
+    struct cli_standard standard;
     int exit_code = CLI_DONE;
     int first = cli_parse(&cli_send_command, argc, argv, &values,
                           &values.common, &exit_code);
@@ -447,8 +618,12 @@ int cli_send(int argc, char **argv)
         cli_say("send", "what, and where to?");
         return CLI_WRONG_USE;
     }
+    exit_code = cli_standard_output("send", values.json, NULL, &values.report,
+                                    &standard);
+    exit_code = exit_code == CLI_DONE ? cli_page_check("send", values.report)
+                                      : exit_code;
     /* The other end is rank 1, if it hears of the session and records. */
-    exit_code = cli_trace_begin("send", 2);
+    exit_code = exit_code == CLI_DONE ? cli_trace_begin("send", 2) : exit_code;
     if (exit_code != CLI_DONE) {
         poise_strings_free(&values.also);
         return exit_code;

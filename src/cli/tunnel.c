@@ -11,7 +11,7 @@ struct values {
     struct cli_common common;
     struct poise_strings forwards, allow, segmenters;
     const char *serve, *secret, *make_secret, *cert, *key, *ca, *peer_name;
-    const char *metrics;
+    const char *metrics, *report;
     struct cli_cache cache;
     bool quiet, stats, json;
 };
@@ -66,6 +66,9 @@ static const struct poise_option options[] = {
      .help = "show figures to browsers of this machine; /metrics is for "
              "Prometheus, /json for others",
      .offset = offsetof(struct values, metrics)},
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "at the end a page of plots and tables (HTML)",
+     .offset = offsetof(struct values, report)},
     {POISE_OPTION_FLAG, 'q', "quiet", NULL, "do not say what happens",
      .offset = offsetof(struct values, quiet)},
     {POISE_OPTION_FLAG, .name = "stats", .help = "print figures at the end",
@@ -129,6 +132,21 @@ static void print_problem(const struct poise_error *err, void *arg)
 }
 
 /* ---- figures ------------------------------------------------------------ */
+
+/* What the tunnel calls back with. */
+struct run {
+    struct cli_series series;
+};
+
+static void keep(const struct poise_remote_tunnel_stats *stats, void *arg)
+{
+    struct run *run = arg;
+    const uint64_t values[CLI_SERIES_VALUES] = {
+        stats->peer.data_out + stats->peer.data_in,
+        stats->link_out_bytes + stats->link_in_bytes};
+
+    cli_series_add(&run->series, stats->up_ns, values);
+}
 
 struct figure {
     const char *name, *help;
@@ -224,17 +242,6 @@ static void put_metrics(const struct poise_remote_tunnel_stats *stats,
     }
 }
 
-/* "1.2 MiB for 34 MiB (28.3:1)" */
-static void put_ratio(struct poise_buf *out, uint64_t link, uint64_t data)
-{
-    poise_human_bytes(out, link);
-    poise_buf_puts(out, " for ");
-    poise_human_bytes(out, data);
-    if (link > 0) {
-        poise_buf_printf(out, " (%.1f:1)", (double)data / (double)link);
-    }
-}
-
 static int put_head(struct poise_page *page,
                     const struct poise_remote_tunnel_stats *stats)
 {
@@ -247,8 +254,8 @@ static int put_head(struct poise_page *page,
 
     poise_human_ns(&texts[0], stats->up_ns);
     poise_buf_decimal(&texts[1], stats->connections);
-    put_ratio(&texts[2], stats->link_out_bytes, stats->peer.data_out);
-    put_ratio(&texts[3], stats->link_in_bytes, stats->peer.data_in);
+    cli_cache_ratio(&texts[2], stats->link_out_bytes, stats->peer.data_out);
+    cli_cache_ratio(&texts[3], stats->link_in_bytes, stats->peer.data_in);
     for (int i = 0; i < HEAD; i++) {
         values[i] = poise_buf_str(&texts[i]);
     }
@@ -282,8 +289,20 @@ static int put_table(struct poise_page *page,
     return code;
 }
 
+/* In which way what users sent went. */
+static int put_ways(struct poise_page *page,
+                    const struct poise_remote_tunnel_stats *stats)
+{
+    int code = poise_page_section(
+        page, "In which way data went out",
+        "References, fingerprints and changes stand for what the other end "
+        "knows already.");
+
+    return code ? code : cli_cache_ways(page, &stats->peer);
+}
+
 static int put_page(const struct poise_remote_tunnel_stats *stats,
-                    struct poise_buf *out)
+                    const struct cli_series *series, struct poise_buf *out)
 {
     struct poise_page *page;
     int code = poise_page_create(
@@ -294,6 +313,8 @@ static int put_page(const struct poise_remote_tunnel_stats *stats,
         return code;
     }
     code = put_head(page, stats);
+    code = code ? code : cli_cache_course(page, series);
+    code = code ? code : put_ways(page, stats);
     if (code == 0) {
         code = poise_page_section(page, "Since it began", NULL);
     }
@@ -310,7 +331,8 @@ static int put_page(const struct poise_remote_tunnel_stats *stats,
 static const char *show(const struct poise_remote_tunnel_stats *stats,
                         const char *path, struct poise_buf *out, void *arg)
 {
-    (void)arg;
+    const struct run *run = arg;
+
     if (strcmp(path, "/metrics") == 0) {
         put_metrics(stats, out);
         return "text/plain; version=0.0.4; charset=utf-8";
@@ -319,7 +341,7 @@ static const char *show(const struct poise_remote_tunnel_stats *stats,
         put_json(stats, out);
         return "application/json";
     }
-    return strcmp(path, "/") == 0 && put_page(stats, out) == 0
+    return strcmp(path, "/") == 0 && put_page(stats, &run->series, out) == 0
                ? "text/html; charset=utf-8"
                : NULL;
 }
@@ -329,9 +351,9 @@ static void put_text(const struct poise_remote_tunnel_stats *stats,
 {
     poise_human_count(out, stats->carried);
     poise_buf_puts(out, " connections; out on the link: ");
-    put_ratio(out, stats->link_out_bytes, stats->peer.data_out);
+    cli_cache_ratio(out, stats->link_out_bytes, stats->peer.data_out);
     poise_buf_puts(out, ", in: ");
-    put_ratio(out, stats->link_in_bytes, stats->peer.data_in);
+    cli_cache_ratio(out, stats->link_in_bytes, stats->peer.data_in);
     poise_buf_putc(out, '\n');
 }
 
@@ -349,8 +371,9 @@ static void allow_descriptors(void)
     }
 }
 
-static int run(const struct values *values, const char *via)
+static int run(struct values *values, const char *via)
 {
+    struct run run = {.series = {.every_ns = 200 * 1000 * 1000, .count = 1}};
     struct poise_remote_tunnel_options how = {
         .forwards = values->forwards.items,
         .forward_count = values->forwards.count,
@@ -375,16 +398,30 @@ static int run(const struct values *values, const char *via)
         .page = show,
         .log = values->quiet ? NULL : print_line,
         .problem = print_problem,
+        .progress = keep,
+        .arg = &run,
         .stop = &cli_interrupted,
     };
     struct poise_remote_tunnel_stats stats = {0};
     struct poise_buf out = {0};
-    int err, code;
+    struct cli_standard standard;
+    int err, code = cli_standard_output("tunnel", values->json, NULL,
+                                        &values->report, &standard);
 
+    code = code == CLI_DONE ? cli_page_check("tunnel", values->report) : code;
+    if (code != CLI_DONE) {
+        return code;
+    }
     cli_catch_signals();
     allow_descriptors();
     err = poise_remote_tunnel(&how, &stats);
     code = err < 0 ? cli_fail("tunnel", err) : CLI_DONE;
+    if (err == 0 && values->report) {
+        err = put_page(&stats, &run.series, &out);
+        err = err ? err : poise_file_save(values->report, &out);
+        code = err < 0 ? cli_fail("tunnel", err) : code;
+        poise_buf_reset(&out);
+    }
     if (err == 0 && values->json) {
         put_json(&stats, &out);
     } else if (err == 0 && values->stats) {

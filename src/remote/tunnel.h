@@ -81,6 +81,9 @@ struct poise_remote_tunnel_options {
      * there is no such page. May be NULL. */
     const char *(*page)(const struct poise_remote_tunnel_stats *stats,
                         const char *path, struct poise_buf *out, void *arg);
+    /** Some times a second while anything happens, else every few seconds, and
+     * at the end. May be NULL. */
+    void (*progress)(const struct poise_remote_tunnel_stats *stats, void *arg);
     /** What happens, a line each. May be NULL. */
     void (*log)(const char *line, void *arg);
     /** What goes wrong with a connection or a link; the tunnel stays. */

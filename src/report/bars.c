@@ -186,7 +186,7 @@ static void draw_row(struct poise_buf *out, const struct poise_stacks *stacks,
         report_series_colour(out, i);
         poise_buf_puts(out, "\"><title>");
         report_escape(out, stacks->rows[row]);
-        poise_buf_puts(out, ", ");
+        poise_buf_puts(out, *text_of(stacks->series[i]) ? ", " : "");
         report_escape(out, stacks->series[i]);
         poise_buf_puts(out, ": ");
         report_value(out, value, stacks->unit);

@@ -52,7 +52,7 @@ static void draw_span(struct poise_buf *out, const struct poise_spans *spans,
     report_series_colour(out, span->series);
     poise_buf_puts(out, "\"><title>");
     report_escape(out, spans->rows[span->row]);
-    poise_buf_puts(out, ", ");
+    poise_buf_puts(out, *spans->series[span->series] ? ", " : "");
     report_escape(out, spans->series[span->series]);
     poise_buf_puts(out, ": ");
     report_value(out, span->to - span->from, spans->unit);

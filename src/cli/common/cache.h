@@ -3,6 +3,7 @@
 #define POISE_CLI_CACHE_H
 
 #include "common.h"
+#include "series.h"
 
 #include <poise/dedup.h>
 
@@ -33,6 +34,15 @@ static inline bool cli_cache_check(const char *command,
     }
     return true;
 }
+
+/** On a page: in which way the data went out. */
+int cli_cache_ways(struct poise_page *page,
+                   const struct poise_dedup_peer_stats *stats);
+/** How fast data went, and what of them was on the link: of moments with bytes
+ * of data and bytes on the link. Nothing where there are too few. */
+int cli_cache_course(struct poise_page *page, const struct cli_series *series);
+/** "1.2 MiB for 34 MiB (28.3:1)" */
+void cli_cache_ratio(struct poise_buf *out, uint64_t link, uint64_t data);
 
 #define CLI_CACHE_OPTIONS(type, member, remembered, without)                   \
     {POISE_OPTION_STRING, .name = "cache", .arg = "DIR",                       \

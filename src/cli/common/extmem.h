@@ -2,7 +2,7 @@
 #ifndef POISE_CLI_EXTMEM_H
 #define POISE_CLI_EXTMEM_H
 
-#include "common.h"
+#include "series.h"
 
 #include <poise/listrank.h>
 #include <poise/sort.h>
@@ -85,14 +85,16 @@ double cli_seconds(uint64_t ns);
 /** A line on stderr that says how far a run is: after half a second, then five
  * times a second. (extmem_line.c) */
 struct cli_extmem_line {
+    struct cli_series *series;      /* how far it was when; NULL: not kept */
     const uint64_t *passed, *total; /* bytes; borrowed, __atomic */
     pthread_t thread;
     struct poise_event over;
-    bool is_on;
+    bool is_on, is_shown;
 };
-/** Nothing where it is not `shown`. */
+/** Nothing where it is neither `shown` nor kept. */
 void cli_extmem_line_start(struct cli_extmem_line *line, bool shown,
-                           const uint64_t *passed, const uint64_t *total);
+                           struct cli_series *series, const uint64_t *passed,
+                           const uint64_t *total);
 /** Wipes it. */
 void cli_extmem_line_stop(struct cli_extmem_line *line);
 

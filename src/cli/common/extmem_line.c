@@ -5,6 +5,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+/* When the line is shown first, how often from then on, and how often what it
+ * shows is kept. */
+enum { MS = 1000 * 1000, FIRST_NS = 500 * MS, NEXT_NS = 200 * MS };
+enum { KEPT_NS = 20 * MS };
+
 /* "45 %, 120 MiB of 266 MiB, 512 MiB/s, 286 ms left" */
 static void show_line(const struct cli_extmem_line *line, uint64_t ns)
 {
@@ -38,28 +43,48 @@ static void show_line(const struct cli_extmem_line *line, uint64_t ns)
     poise_buf_free(&out);
 }
 
+/* What went through so far, for the page. */
+static void keep(struct cli_extmem_line *line, uint64_t ns)
+{
+    const uint64_t values[CLI_SERIES_VALUES] = {
+        __atomic_load_n(line->passed, __ATOMIC_RELAXED)};
+
+    cli_series_add(line->series, ns, values);
+}
+
 static void *line_main(void *arg)
 {
     struct cli_extmem_line *line = arg;
-    uint64_t begin = poise_clock_ns(), wait_ns = 500 * 1000 * 1000;
+    uint64_t begin = poise_clock_ns(), next = FIRST_NS;
+    uint64_t wait_ns = line->series ? KEPT_NS : NEXT_NS;
 
-    while (poise_event_seen(&line->over) == 0) {
-        poise_event_wait(&line->over, 0, wait_ns);
-        wait_ns = 200 * 1000 * 1000;
-        if (poise_event_seen(&line->over) == 0) {
-            show_line(line, poise_clock_ns() - begin);
+    do {
+        uint64_t now = poise_clock_ns() - begin;
+
+        if (line->series) {
+            keep(line, now);
         }
+        if (line->is_shown && now >= next) {
+            show_line(line, now);
+            next = now + NEXT_NS;
+        }
+        poise_event_wait(&line->over, 0, wait_ns);
+    } while (poise_event_seen(&line->over) == 0);
+    if (line->series) {
+        keep(line, poise_clock_ns() - begin);
     }
     return NULL;
 }
 
 void cli_extmem_line_start(struct cli_extmem_line *line, bool shown,
-                           const uint64_t *passed, const uint64_t *total)
+                           struct cli_series *series, const uint64_t *passed,
+                           const uint64_t *total)
 {
     sigset_t all, before;
 
-    *line = (struct cli_extmem_line){.passed = passed, .total = total};
-    if (!shown) {
+    *line = (struct cli_extmem_line){
+        .series = series, .passed = passed, .total = total, .is_shown = shown};
+    if (!shown && !series) {
         return;
     }
     sigfillset(&all);
@@ -74,7 +99,7 @@ void cli_extmem_line_stop(struct cli_extmem_line *line)
     if (line->is_on) {
         poise_event_signal(&line->over);
         pthread_join(line->thread, NULL);
-        cli_progress_wipe(true);
+        cli_progress_wipe(line->is_shown);
         line->is_on = false;
     }
 }

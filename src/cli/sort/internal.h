@@ -7,6 +7,7 @@
 #define POISE_CLI_SORT_H
 
 #include "cli/common/extmem.h"
+#include "cli/common/series.h"
 
 #include <poise/csv.h>
 #include <poise/sort_order.h>
@@ -85,6 +86,11 @@ void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
                       struct poise_buf *out);
 void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
                    struct poise_buf *out);
+/** The page (--report) of a sort that took `ns`; `checked` is what was, of the
+ * output, or NULL. 0, or the error. */
+int cli_sort_page(const struct poise_sort_result *r, uint64_t ns,
+                  const struct cli_series *series, const char *checked,
+                  const char *path);
 void cli_sort_report(const struct poise_sort_report *report, bool as_json,
                      struct poise_buf *out);
 

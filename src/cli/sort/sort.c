@@ -17,7 +17,7 @@ struct values {
     uint64_t generate;         /* NOT_GIVEN: sort */
     uint64_t head;             /* NOT_GIVEN: all */
     struct poise_strings outs; /* all the same */
-    const char *out, *names, *size, *compress;
+    const char *out, *names, *size, *compress, *report;
     int pattern, zstd;
     int check_how; /* -1: not asked for */
     bool progress, check, quiet, verify, merge, in_place, dry_run, count, debug;
@@ -137,6 +137,9 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, batch), .min = 2, .max = 100000},
     {POISE_OPTION_HEADING, .help = "How it is done"},
     CLI_EXTMEM_OPTIONS(struct values, disk),
+    {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
+     .help = "a page of plots and tables (HTML)",
+     .offset = offsetof(struct values, report)},
     CLI_PROGRESS_OPTION(struct values, progress),
     {POISE_OPTION_STRING, 'S', "buffer-size", "SIZE",
      .help = "like --memory, in KiB without a letter, N% of the machine's; "
@@ -325,12 +328,40 @@ static int plan(const struct job *job)
     return status;
 }
 
+/* The output again, if that was asked for, and the page, which says what came
+ * of it. */
+static int tell_more(const struct job *job,
+                     const struct poise_sort_result *result, uint64_t ns,
+                     const struct cli_series *series)
+{
+    const char *path = job->values->report;
+    const char *checked = NULL;
+    int status = CLI_DONE;
+
+    if (job->verifies) {
+        status = report(job, job->out,
+                        job->sort.checksum ? &result->checksum : NULL);
+        checked = status != CLI_DONE ? "the output was read again: it is wrong"
+                  : job->sort.checksum
+                      ? "the output was read again: it is sorted, and has the "
+                        "checksum of the input"
+                      : "the output was read again: it is sorted";
+    }
+    if (path) {
+        int code = cli_sort_page(result, ns, series, checked, path);
+
+        return code < 0 ? fail(code) : status;
+    }
+    return status;
+}
+
 static int sort(struct job *job)
 {
     const struct values *values = job->values;
     struct poise_sort_result result;
     struct poise_sort_progress progress = {0};
     struct cli_extmem_line line;
+    struct cli_series series = {0};
     struct poise_buf out = {0};
     uint64_t begin = poise_clock_ns();
     int status = CLI_DONE, code;
@@ -339,7 +370,8 @@ static int sort(struct job *job)
         job->verifies && !job->sort.unique && job->sort.head == 0;
     cli_extmem_line_start(
         &line, values->progress && cli_extmem_is_first(job->sort.world),
-        &progress.passed_bytes, &progress.total_bytes);
+        values->report ? &series : NULL, &progress.passed_bytes,
+        &progress.total_bytes);
     job->sort.progress = line.is_on ? &progress : NULL;
     code = poise_sort_run(job->in, job->out, &job->sort, &result);
     cli_extmem_line_stop(&line);
@@ -360,11 +392,8 @@ static int sort(struct job *job)
         status = failed(cli_write("sort", &out));
     }
     poise_buf_free(&out);
-    if (job->verifies && status == CLI_DONE) {
-        status =
-            report(job, job->out, job->sort.checksum ? &result.checksum : NULL);
-    }
-    return status;
+    return status == CLI_DONE ? tell_more(job, &result, begin, &series)
+                              : status;
 }
 
 /* What one process does, or all. */
@@ -578,7 +607,10 @@ static int run_named(struct job *job)
         job->out = NULL;
     }
     status = failed(cli_standard_output("sort", values->disk.json, &job->out,
-                                        NULL, &standard));
+                                        &job->values->report, &standard));
+    if (status == CLI_DONE) {
+        status = failed(cli_page_check("sort", values->report));
+    }
     return status == CLI_DONE ? run_typed(job) : status;
 }
 
@@ -675,6 +707,10 @@ static int check_sorting(const struct values *values)
 {
     bool totals = values->count || values->order.sums.count > 0;
 
+    if (values->report &&
+        (is_no_sort(values) || values->dry_run || values->debug)) {
+        return refuse("--report is for sorting");
+    }
     if (values->dry_run && (is_no_sort(values) || values->verify)) {
         return refuse("--dry-run is for sorting alone");
     }

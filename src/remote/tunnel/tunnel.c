@@ -681,6 +681,7 @@ int poise_remote_tunnel(const struct poise_remote_tunnel_options *options,
                         struct poise_remote_tunnel_stats *stats)
 {
     struct tunnel *tunnel;
+    uint64_t next = 0;
     int code = tunnel_create(options, &tunnel);
 
     *stats = (struct poise_remote_tunnel_stats){0};
@@ -689,8 +690,16 @@ int poise_remote_tunnel(const struct poise_remote_tunnel_options *options,
     }
     while (code == 0 && !(options->stop && *options->stop)) {
         code = tunnel_turn(tunnel, TICK_S * SECOND_NS);
+        if (options->progress && tunnel->now_ns >= next) {
+            next = tunnel->now_ns + SECOND_NS / 5;
+            *stats = tunnel_stats(tunnel);
+            options->progress(stats, options->arg);
+        }
     }
     *stats = tunnel_stats(tunnel);
+    if (options->progress) {
+        options->progress(stats, options->arg);
+    }
     tunnel_destroy(tunnel);
     return code;
 }

@@ -134,9 +134,25 @@ static void put_calls(struct poise_buf *out, uint64_t calls, double coverage)
     poise_human_count(out, (uint64_t)((double)calls / coverage + 0.5));
 }
 
-static int add_row(struct poise_table *table, double coverage,
+/* That a rank was inside, of all calls: not for longer than there was time. */
+static void put_time(struct poise_buf *out, const struct monitor_run *run,
+                     const struct poise_monitor_operation *operation,
+                     double coverage)
+{
+    double seen = (double)operation->inside_ns / operation->size;
+    double all = seen / coverage, most = (double)run->source.span_ns;
+    if (coverage < 1) {
+        poise_buf_puts(out, "~");
+    }
+    poise_human_ns(out, (uint64_t)(all < most    ? all
+                                   : seen < most ? most
+                                                 : seen));
+}
+
+static int add_row(struct poise_table *table, const struct monitor_run *run,
                    const struct poise_monitor_operation *operation)
 {
+    double coverage = monitor_coverage(run, operation);
     struct poise_buf cells[COLUMNS] = {0};
     const char *text[COLUMNS];
     double whole = (double)operation->total.sum;
@@ -146,9 +162,7 @@ static int add_row(struct poise_table *table, double coverage,
                      strlen(operation->group_name));
     poise_buf_printf(&cells[2], "%d", operation->size);
     put_calls(&cells[3], operation->calls, coverage);
-    poise_buf_puts(&cells[4], coverage < 1 ? "~" : "");
-    poise_human_ns(&cells[4], (uint64_t)((double)operation->inside_ns /
-                                         operation->size / coverage));
+    put_time(&cells[4], run, operation, coverage);
     poise_human_ns(&cells[5],
                    (uint64_t)poise_monitor_median(&operation->total));
     put_share(&cells[6], (double)operation->arrival.sum, whole);
@@ -190,8 +204,7 @@ static int put_table(const struct monitor_run *run, struct poise_buf *out)
     struct poise_table *table;
     int code = poise_table_create(columns, COLUMNS, &table);
     for (unsigned i = 0; code == 0 && i < run->count && i < ROWS_MOST; i++) {
-        code = add_row(table, monitor_coverage(run, run->operations[i]),
-                       run->operations[i]);
+        code = add_row(table, run, run->operations[i]);
     }
     if (code == 0) {
         code = poise_table_text(table, out);

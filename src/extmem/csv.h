@@ -33,8 +33,12 @@ struct poise_csv {
         POISE_CSV_BEHIND, /**< a quote within quotes, or their end */
         POISE_CSV_RETURN, /**< a CR behind quotes */
     } state;
-    bool any; /**< the row has begun */
+    bool any;      /**< the row has begun */
+    unsigned mark; /**< bytes that were seen of the mark of UTF-8, with which a
+                      file may begin: it is of no field */
 };
+/** That mark. */
+#define POISE_CSV_MARK "\xef\xbb\xbf"
 
 /**
  * Read on: newlines that end rows become NULs. Returns how many bytes were read

@@ -45,19 +45,34 @@ static int read_header(int fd, struct poise_csv *rows, struct poise_buf *header)
     if (n == 0) {
         n = poise_csv_end(rows);
     }
-    if (n == 0 && header->len == 0) {
+    if (n == 0 && rows->columns == 0) {
         n = poise_error_set(EBADMSG, "read", rows->path,
                             "it is empty, and has no header");
     }
     return n < 0 ? (int)n : poise_buf_putc(header, '\n');
 }
 
-/* Without its end. */
-static size_t bare(const struct poise_buf *header)
+/* Without the mark with which some files begin, and without its end. */
+static const char *bare(const struct poise_buf *header, size_t *len)
 {
-    size_t len = header->len - 1;
+    static const size_t mark = sizeof POISE_CSV_MARK - 1;
+    const char *row = header->data;
 
-    return len - (len > 0 && header->data[len - 1] == '\r');
+    *len = header->len - 1;
+    *len -= *len > 0 && row[*len - 1] == '\r';
+    if (*len >= mark && memcmp(row, POISE_CSV_MARK, mark) == 0) {
+        row += mark;
+        *len -= mark;
+    }
+    return row;
+}
+
+static bool is_same(const struct poise_buf *a, const struct poise_buf *b)
+{
+    size_t a_len, b_len;
+    const char *a_row = bare(a, &a_len), *b_row = bare(b, &b_len);
+
+    return a_len == b_len && memcmp(a_row, b_row, a_len) == 0;
 }
 
 static int open_input(struct cli_sort_csv *csv, size_t i, const char *path)
@@ -77,9 +92,7 @@ static int open_input(struct cli_sort_csv *csv, size_t i, const char *path)
     }
     code =
         read_header(table->fd, &table->rows, i == 0 ? &csv->header : &header);
-    if (code == 0 && i > 0 &&
-        (bare(&header) != bare(&csv->header) ||
-         memcmp(header.data, csv->header.data, bare(&header)) != 0)) {
+    if (code == 0 && i > 0 && !is_same(&header, &csv->header)) {
         code = poise_error_set(EBADMSG, "read", path,
                                "its header is not that of '%s'",
                                csv->tables[0].rows.path);
@@ -96,15 +109,10 @@ static int open_input(struct cli_sort_csv *csv, size_t i, const char *path)
 static void column_name(const struct cli_sort_csv *csv, size_t i,
                         struct poise_buf *out)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* some files begin with it */
-    const char *row = csv->header.data;
-    size_t len = bare(&csv->header), from, to;
+    size_t len, from, to;
+    const char *row = bare(&csv->header, &len);
     char *room;
 
-    if (len >= 3 && memcmp(row, mark, 3) == 0) {
-        row += 3;
-        len -= 3;
-    }
     poise_csv_field(row, len, csv->separator, i, &from, &to);
     room = poise_buf_reserve(out, to - from + 1);
     if (room) {

@@ -68,6 +68,27 @@ static int read_plain(struct poise_csv *csv, char *at)
     return 0;
 }
 
+/* Whether a byte is of the mark at the begin. If it is not what came before it,
+ * which looked so, is of the first field. */
+static bool is_mark(struct poise_csv *csv, char at)
+{
+    enum { BYTES = sizeof POISE_CSV_MARK - 1 };
+
+    if (csv->any || csv->line > 0 || csv->mark == BYTES) {
+        return false;
+    }
+    if (at == POISE_CSV_MARK[csv->mark]) {
+        csv->mark++;
+        return true;
+    }
+    if (csv->mark > 0) {
+        csv->any = true;
+        csv->state = POISE_CSV_PLAIN;
+    }
+    csv->mark = BYTES;
+    return false;
+}
+
 ssize_t poise_csv_read(struct poise_csv *csv, char *data, size_t len,
                        uint64_t rows)
 {
@@ -78,6 +99,9 @@ ssize_t poise_csv_read(struct poise_csv *csv, char *data, size_t len,
         if (data[i] == '\0') {
             return poise_error_set(EBADMSG, "read", csv->path,
                                    "there is a NUL in line %llu", at_line(csv));
+        }
+        if (is_mark(csv, data[i])) {
+            continue;
         }
         if (csv->state != POISE_CSV_QUOTED) {
             code = read_plain(csv, &data[i]);

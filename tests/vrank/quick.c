@@ -145,13 +145,43 @@ static void test_most(void **state)
     assert_int_equal(budget_most(&all, 0), 105 * MIB);
 }
 
+enum { ALIKE_TURNS = 4 };
+
+/* All read all that they have, from one barrier to the next. */
+static int body_alike(int rank, int size)
+{
+    uint64_t *data = words(rank, WORDS);
+
+    (void)size;
+    for (int turn = 0; turn < ALIKE_TURNS; turn++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        CHECK(data != NULL && words_are(data, rank, 0, WORDS));
+    }
+    wrap_free(data);
+    return 0;
+}
+
+/* What the first rank finds out page by page comes in bulk for the others, also
+ * in a phase that none was in before. */
+static void test_alike(void **state)
+{
+    struct context_sums sums;
+    (void)state;
+    struct vrank_outcome out =
+        run_within(30 * MIB, RANKS, 1, scratch(), body_alike, &sums);
+    assert_int_equal(out.status, 0);
+    /* Nearly all of it, each time. */
+    assert_true(sums.swapped_in > (uint64_t)RANKS * WORDS * 8 * 2);
+    assert_true(sums.faulted < sums.swapped_in / 8);
+    poise_buf_free(&run.said);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_surprises),
-        cmocka_unit_test(test_looks),
-        cmocka_unit_test(test_lent),
-        cmocka_unit_test(test_most),
+        cmocka_unit_test(test_surprises), cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_lent),      cmocka_unit_test(test_most),
+        cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

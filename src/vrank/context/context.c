@@ -203,6 +203,7 @@ int context_begin(const struct context_options *options)
     /* Where all are swapped at each call none is prefetched. */
     code = code == 0 && !all->always ? prefetch_begin(all) : code;
     code = code == 0 ? quick_begin(all) : code;
+    code = code == 0 ? phases_begin(all) : code;
     if (code == 0) {
         budget_begin(all);
     }
@@ -228,6 +229,7 @@ void context_end(void)
         free(all->items[i].runs);
         heap_free_maps(&all->items[i].heap);
     }
+    phases_end(all);
     transfer_end(all);
     if (all->mapping != NULL) {
         munmap(all->mapping, all->mapping_bytes);
@@ -353,6 +355,13 @@ void context_adopt(struct vrank *rank, int index)
     if (contexts != NULL) {
         rank->context = &contexts->items[index];
         context_resume(rank->context);
+    }
+}
+
+void context_origin(const struct vrank *rank, uintptr_t address)
+{
+    if (rank->context != NULL) {
+        rank->context->origin = address;
     }
 }
 

@@ -87,6 +87,8 @@ struct context_sums {
     uint64_t swaps;                     /**< contexts that came in */
     uint64_t most_bytes; /**< of contexts in memory, and what may be touched of
                               those whose ranks run, at a time */
+    uint64_t faulted;    /**< of swapped_in, bytes that came page by page, when
+                              they were touched */
     uint64_t looks;      /**< how often what one had touched was looked for */
     uint64_t wait_ns;    /**< workers waited for all this */
     enum poise_vrank_tracking tracking; /**< what is in use; not AUTO */
@@ -99,6 +101,9 @@ void context_moved(const struct context *context,
 /** The context of rank number `index` of this process, of the rank that runs;
  * it is in memory from now on. */
 void context_adopt(struct vrank *rank, int index);
+/** Where the private image of a rank's program lies: by how far they are from
+ * there the same places are known in all ranks. */
+void context_origin(const struct vrank *rank, uintptr_t address);
 /** What the scheduler calls where ranks have contexts. */
 extern const struct vrank_swap_ops context_swap_ops;
 /** It is never swapped out again: threads of the program use it. By its own

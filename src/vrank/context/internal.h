@@ -86,6 +86,7 @@ struct extent_list {
 
 /* What a rank touches from one call that waits to the next: see phase.c. */
 struct phase;
+struct phase_model;
 
 struct context {
     struct heap heap;          /* of its rank, which alone changes it */
@@ -112,6 +113,7 @@ struct context {
     int phase_count;
     struct phase *phase; /* that it is in, or will be; NULL: not known */
     uint64_t phase_uses; /* of all of them */
+    uintptr_t origin;    /* of its program: see context_origin */
     uintptr_t site;      /* the call that it waits in, or waited */
     int waits;           /* how often it has in that */
     /* See quick.c: of its worker while that is quick, else under the lock. */
@@ -164,9 +166,10 @@ struct contexts {
         *prefetchers;     /* [threads], or NULL: none is prefetched; owned */
     pthread_cond_t asked; /* one is wanted early, or the run ends */
     bool ends;
-    struct quick *quicks; /* [threads], or NULL: no switch is; owned */
-    int claims;           /* atomic; 1: none may be now */
-    uint64_t gates;       /* atomic; for the thread sanitizer */
+    struct quick *quicks;       /* [threads], or NULL: no switch is; owned */
+    int claims;                 /* atomic; 1: none may be now */
+    uint64_t gates;             /* atomic; for the thread sanitizer */
+    struct phase_model *models; /* what ranks learn from each other; owned */
     uint64_t quick_ticks;
     struct frames frames;
     /* Contexts that are not open and have memory, oldest first: those that
@@ -320,7 +323,11 @@ void frame_cool(const struct contexts *all, int slot);
 /* ---- phase.c ------------------------------------------------------------- */
 
 /* The rank of a context is about to wait: what it will be in then. */
-void phase_next(const struct contexts *all, struct context *context);
+void phase_next(struct contexts *all, struct context *context);
+/* It is about to go on: what others have found out since. Whether nobody had,
+ * so far. */
+void phase_learn(const struct contexts *all, struct context *context);
+bool phase_is_new(const struct context *context);
 /* It touched an extent; whether it is expected to. */
 void phase_note(struct context *context, size_t at);
 bool phase_has(const struct context *context, size_t at);
@@ -330,6 +337,9 @@ bool phase_skip(struct context *context);
 /* Whether nothing is expected of the phase that it will be in. */
 bool phase_is_empty(const struct context *context);
 void phases_free(struct context *context);
+/* What ranks know of each other's. -ENOMEM. */
+int phases_begin(struct contexts *all);
+void phases_end(struct contexts *all);
 
 /* ---- budget.c ------------------------------------------------------------ */
 

@@ -150,13 +150,15 @@ static bool extent_is_kept(const struct context *context, size_t at)
 void context_enlist(struct contexts *all, struct context *context)
 {
     int missing = 0, extras = 0;
+    bool is_new = phase_is_new(context);
 
     context_unlist(all, context);
     for (size_t at = 0; at < context->extent_count; at++) {
         const struct extent *extent = &context->extents[at];
         bool here = extent_is_here(extent);
         extras += here && !extent_is_kept(context, at);
-        missing += extent->state == EXTENT_AWAY && phase_has(context, at);
+        missing +=
+            extent->state == EXTENT_AWAY && (phase_has(context, at) || is_new);
     }
     __atomic_store_n(&context->missing, missing, __ATOMIC_RELAXED);
     if (context->held == 0 || context->opens > 0 || context->keeps_resident) {
@@ -497,6 +499,9 @@ bool context_bring(struct contexts *all, struct context *context, bool expected,
     size_t at = 0;
 
     context_unlist(all, context);
+    if (expected) {
+        phase_learn(all, context);
+    }
     while (well && bring_choose(all, context, expected, &at, &list)) {
         well = bring_list(all, context, &list, waits, &bytes);
     }
@@ -590,6 +595,7 @@ void context_see(struct contexts *all, struct context *context)
     context->unseen = false;
     all->sums.looks++;
     all->sums.swapped_in += faults * CONTEXT_PAGE;
+    all->sums.faulted += faults * CONTEXT_PAGE;
     all->sums.swaps += faults > 0;
     context->moved[POISE_VRANK_SWAPPED_IN] += faults * CONTEXT_PAGE;
     all->used_bytes += held - context->held;

@@ -57,6 +57,7 @@ static int run_body(struct vrank *self, void *arg)
         return run->in_place->main(run->argc, run->argv, run->envp) & 0xff;
     }
     self->program = &run->ranks[index];
+    context_origin(self, (uintptr_t)self->program->main);
     return load_rank_run(self->program) & 0xff;
 }
 

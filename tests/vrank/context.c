@@ -27,6 +27,15 @@ static void test_plan(void **state)
     options.threads = 4;
     assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
     assert_int_equal(plan.context_bytes, 50 * MIB);
+    /* What it runs from has its place, up to an eighth. */
+    options.file_bytes = 8 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.budget_bytes, 392 * MIB);
+    options.file_bytes = 800 * MIB;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
+    assert_int_equal(plan.budget_bytes, 336 * MIB);
+    options.file_bytes = 0;
+    assert_int_equal(context_plan(&options, 100000 * MIB, &plan), 0);
     /* A disk that has less makes contexts smaller, ... */
     assert_int_equal(context_plan(&options, 16 * 30 * MIB, &plan), 0);
     assert_true(plan.context_bytes <= 30 * MIB &&

@@ -138,11 +138,17 @@ static void test_most(void **state)
     (void)state;
     all.lent_bytes = 20 * MIB;
     all.pending_bytes = 5 * MIB;
-    assert_int_equal(budget_most(&all, 0), 120 * MIB);
-    assert_int_equal(budget_most(&all, 8 * MIB), 120 * MIB);
+    assert_int_equal(budget_most(&all, false, 0), 120 * MIB);
+    assert_int_equal(budget_most(&all, true, 8 * MIB), 120 * MIB);
     all.lent_bytes = 0;
-    assert_int_equal(budget_most(&all, 8 * MIB), 113 * MIB);
-    assert_int_equal(budget_most(&all, 0), 105 * MIB);
+    assert_int_equal(budget_most(&all, true, 8 * MIB), 113 * MIB);
+    assert_int_equal(budget_most(&all, false, 0), 105 * MIB);
+    /* What all else has beyond its part contexts do without, if they can. */
+    all.owed_bytes = 30 * MIB;
+    assert_int_equal(budget_most(&all, false, 0), 75 * MIB);
+    assert_int_equal(budget_most(&all, true, 0), 105 * MIB);
+    all.owed_bytes = 300 * MIB;
+    assert_int_equal(budget_most(&all, false, 0), 0);
 }
 
 enum { ALIKE_TURNS = 4 };

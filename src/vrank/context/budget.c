@@ -9,8 +9,11 @@
  * lent to contexts. Messages count when they are there, and contexts go for
  * them.
  *
- * What it maps of files counts: so do pages of extents that came from the
- * scratch file, and where the kernel pages contexts nothing is lent.
+ * What it maps of files the kernel can take back, and does where a control
+ * group is full; but code that has to come from disk again and again stops the
+ * whole process. So what was mapped before the run stays free for that
+ * (context_plan_files), and is not asked for. If all else needs more than was
+ * guessed, contexts have less, as far as others than the running one can go.
  *
  * Pages that extents count for and that nobody has touched yet are not lent:
  * what the process holds beside contexts is never less than it was before
@@ -53,8 +56,7 @@ static uint64_t budget_held(const struct contexts *all)
     text[bytes] = '\0';
     uint64_t anonymous = status_bytes(text, "RssAnon:");
     return anonymous > 0 ? anonymous + status_bytes(text, "RssShmem:") +
-                               status_bytes(text, "RssFile:") +
-                               status_bytes(text, "VmPTE:")
+                               status_bytes(text, "VmPTE:") + all->file_bytes
                          : 0;
 }
 
@@ -74,7 +76,7 @@ void budget_end(struct contexts *all)
 
 void budget_look(struct contexts *all)
 {
-    uint64_t now = poise_clock_ticks(), held, counted, rest;
+    uint64_t now = poise_clock_ticks(), held, counted, rest, least, planned;
 
     if (now < all->look_due || all->base_bytes == 0) {
         return;
@@ -84,19 +86,22 @@ void budget_look(struct contexts *all)
     counted = all->used_bytes - all->leased_bytes +
               (uint64_t)all->frames.warm_count * all->frames.bytes;
     rest = held > counted ? held - counted : 0;
-    rest = rest > all->base_bytes ? rest : all->base_bytes;
-    rest += all->memory_bytes / BUDGET_KEPT + BUDGET_KERNEL +
+    least = all->memory_bytes / BUDGET_KEPT + BUDGET_KERNEL +
             (uint64_t)all->count * BUDGET_RANK;
-    all->lent_bytes = 0;
-    if (held > 0 && all->memory_bytes > rest + all->plan.budget_bytes) {
-        all->lent_bytes = all->memory_bytes - rest - all->plan.budget_bytes;
-    }
+    rest = least + (rest > all->base_bytes ? rest : all->base_bytes);
+    least += all->base_bytes;
+    planned = all->memory_bytes - all->plan.budget_bytes;
+    all->lent_bytes = held > 0 && planned > rest ? planned - rest : 0;
+    planned = planned > least ? planned : least;
+    all->owed_bytes = held > 0 && rest > planned ? rest - planned : 0;
 }
 
-uint64_t budget_most(const struct contexts *all, uint64_t slack)
+uint64_t budget_most(const struct contexts *all, bool helpless, uint64_t slack)
 {
     uint64_t kept = all->pending_bytes + slack;
+    uint64_t most = all->plan.budget_bytes +
+                    (all->lent_bytes > kept ? all->lent_bytes : kept);
+    uint64_t owed = helpless ? 0 : all->owed_bytes;
 
-    return all->plan.budget_bytes +
-           (all->lent_bytes > kept ? all->lent_bytes : kept);
+    return most > owed ? most - owed : 0;
 }

@@ -191,6 +191,7 @@ int context_begin(const struct context_options *options)
                              .count = options->count,
                              .threads = options->threads,
                              .memory_bytes = options->memory_bytes,
+                             .file_bytes = context_plan_files(options),
                              .pagemap = -1,
                              .status = -1,
                              .uffd = -1};

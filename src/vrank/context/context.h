@@ -50,6 +50,7 @@ struct context;
 struct context_options {
     uint64_t memory_bytes; /**< of the whole process */
     uint64_t base_bytes;   /**< of that, what is in use without contexts */
+    uint64_t file_bytes;   /**< beside that, of files that it runs from */
     const char *scratch;   /**< folders, separated by commas */
     uint64_t most_bytes;   /**< that a rank may allocate; 0: what fits */
     int count;             /**< ranks of this process */
@@ -75,6 +76,9 @@ struct context_plan {
 /** Divide. -ENOMEM, -ENOSPC with the arithmetic. */
 int context_plan(const struct context_options *options, uint64_t free_bytes,
                  struct context_plan *out);
+
+/** Of the memory, what stays free for pages of files that it runs from. */
+uint64_t context_plan_files(const struct context_options *options);
 
 /** Before the ranks are made, and after they have gone. */
 int context_begin(const struct context_options *options);

@@ -182,7 +182,9 @@ struct contexts {
     uint64_t pending_bytes; /* the same, and of plan.message_bytes */
     uint64_t memory_bytes;  /* of the whole process; see budget.c */
     uint64_t base_bytes;    /* of that, before there were contexts; or 0 */
-    uint64_t lent_bytes;    /* beside plan.budget_bytes */
+    uint64_t file_bytes;    /* the same, and for pages of files */
+    uint64_t lent_bytes;    /* beside plan.budget_bytes; */
+    uint64_t owed_bytes;    /* or missing from them: all else needs more */
     uint64_t look_due, look_ticks;
     int status; /* a file; -1: not to be had */
     struct context_sums sums;
@@ -349,9 +351,9 @@ void budget_end(struct contexts *all);
 /* From time to time: how much is lent to contexts. Under the lock, best when
  * none of the calling worker is open. */
 void budget_look(struct contexts *all);
-/* What contexts may have now; where nothing else helps, so much more than was
- * planned. Under the lock. */
-uint64_t budget_most(const struct contexts *all, uint64_t slack);
+/* What contexts may have now; where nothing else helps, all that was planned,
+ * or so much more than that. Under the lock. */
+uint64_t budget_most(const struct contexts *all, bool helpless, uint64_t slack);
 
 /* ---- quick.c ------------------------------------------------------------- */
 

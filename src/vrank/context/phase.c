@@ -27,7 +27,7 @@
 enum { PHASES = 32 };
 /* Waits in one call that are told apart. */
 enum { PHASE_WAITS = 8 };
-/* One extent is left out each so often. */
+/* Something is left out each so often. */
 enum { PHASE_TRIAL = 16 };
 
 struct phase {

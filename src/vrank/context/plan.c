@@ -11,6 +11,9 @@
 #define PLAN_LEAST ((uint64_t)256 << 10)
 /** What part of the memory is for messages on their way. */
 #define PLAN_MESSAGES 8
+/** What part of it at most is for code: where that has to be read again and
+ * again nothing gets on. */
+#define PLAN_FILES 8
 /** What part of the memory of contexts a rank leaves to others, where it is the
  * only one that runs. */
 #define PLAN_OTHERS 8
@@ -76,13 +79,21 @@ static uint64_t plan_larger(uint64_t kept, uint64_t budget, uint64_t addresses)
     return larger > kept ? larger : kept;
 }
 
+uint64_t context_plan_files(const struct context_options *options)
+{
+    uint64_t most = options->memory_bytes / PLAN_FILES;
+
+    return options->file_bytes < most ? options->file_bytes : most;
+}
+
 int context_plan(const struct context_options *options, uint64_t free_bytes,
                  struct context_plan *out)
 {
     uint64_t slices = 2 * (uint64_t)options->threads;
     bool alone = options->threads == 1;
     uint64_t messages = options->memory_bytes / PLAN_MESSAGES;
-    uint64_t taken = options->base_bytes + messages;
+    uint64_t taken =
+        options->base_bytes + context_plan_files(options) + messages;
     uint64_t budget =
         options->memory_bytes > taken ? options->memory_bytes - taken : 0;
     /* Of several workers each has room for two at any time, and waits for no
@@ -98,10 +109,10 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
             "of %llu MiB of memory, %llu MiB are in use without them and %llu "
             "MiB are for messages; two contexts for each of %d threads need "
             "%llu MiB: at least %llu MiB in all",
-            mib(options->memory_bytes), mib(options->base_bytes), mib(messages),
+            mib(options->memory_bytes), mib(taken - messages), mib(messages),
             options->threads, mib(slices * PLAN_LEAST + (1 << 20) - 1),
-            mib((options->base_bytes + slices * PLAN_LEAST) /
-                    (PLAN_MESSAGES - 1) * PLAN_MESSAGES +
+            mib((taken - messages + slices * PLAN_LEAST) / (PLAN_MESSAGES - 1) *
+                    PLAN_MESSAGES +
                 (2 << 20)));
     }
     /* So much each disk keeps for each rank. */

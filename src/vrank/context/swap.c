@@ -333,9 +333,10 @@ bool contexts_room(struct contexts *all, const struct context *self,
     /* Where contexts share extents with holes they count for a little more than
      * they have. */
     uint64_t slack = 0;
+    bool helpless = false;
 
     for (;;) {
-        uint64_t most = budget_most(all, slack);
+        uint64_t most = budget_most(all, helpless, slack);
         uint64_t used = all->used_bytes + bytes, warm = 0;
         for (int i = 0; frames != NULL && i < frames->count; i++) {
             warm += extent_is_framed(all, self, frames->at[i]);
@@ -367,6 +368,8 @@ bool contexts_room(struct contexts *all, const struct context *self,
             }
         } else if (!waits) {
             return false;
+        } else if (!helpless) {
+            helpless = true;
         } else if (contexts_move(all, self)) {
             contexts_wait(all);
         } else if (slack == 0) {

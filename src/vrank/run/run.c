@@ -179,19 +179,22 @@ static bool run_swaps(const struct poise_vrank_options *options)
     return options->scratch != NULL || options->memory_bytes > 0;
 }
 
-/* The memory of this process now. */
-static uint64_t run_used_bytes(void)
+/* The memory of this process now, and what it maps of files, which can be given
+ * back, or is another's, but is needed to go on. */
+static uint64_t run_used_bytes(uint64_t *file_bytes)
 {
-    long long pages = 0;
+    long long pages = 0, shared = 0;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     FILE *file = fopen("/proc/self/statm", "re");
 
     if (file != NULL) {
-        if (fscanf(file, "%*d %lld", &pages) != 1) {
-            pages = 0;
+        if (fscanf(file, "%*d %lld %lld", &pages, &shared) != 2) {
+            pages = shared = 0;
         }
         fclose(file);
     }
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    *file_bytes = (uint64_t)shared * page;
+    return (uint64_t)(pages - shared) * page;
 }
 
 /* What ranks will have besides their contexts: data, and the touched part of
@@ -217,10 +220,12 @@ static int run_begin_contexts(struct run *run)
     if (scratch == NULL) {
         scratch = getenv("TMPDIR");
     }
-    uint64_t used = run_used_bytes();
+    uint64_t file_bytes;
+    uint64_t used = run_used_bytes(&file_bytes);
     struct context_options contexts = {
         .memory_bytes = options->memory_bytes,
         .base_bytes = used + run_rank_bytes(run, count),
+        .file_bytes = file_bytes,
         .scratch = scratch != NULL ? scratch : "/var/tmp",
         .most_bytes = options->context_bytes,
         .count = count,

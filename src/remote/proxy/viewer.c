@@ -377,7 +377,7 @@ int proxy_viewer_take(struct proxy_view *view, struct proxy_viewer *viewer,
         poise_buf_append(&text, body->pos, poise_reader_left(body));
         poise_buf_str(&text);
         if (text.len > 0 && !text.error) {
-            poise_text_mask(text.data, text.len, NULL);
+            poise_text_mask(text.data, text.len, "");
             proxy_log(&view->options, "viewer %llu: the other end says: %s",
                       (unsigned long long)viewer->number, text.data);
         }
@@ -503,7 +503,7 @@ static int take_record(struct proxy_view *view, struct proxy_viewer *viewer,
 
 /* Where a viewer has no session yet, its only link decides: a machine that
  * takes connections may be slow to answer. One that has tries again. */
-static unsigned patience_s(const struct proxy_viewer *viewer)
+static unsigned link_timeout_s(const struct proxy_viewer *viewer)
 {
     bool is_slow = !viewer->has_token &&
                    viewer->channel.wire->link.state != REMOTE_CONNECTING;
@@ -526,10 +526,11 @@ static int turn_link(struct proxy_view *view, struct proxy_viewer *viewer)
     }
     code = proxy_wire_read(channel->wire, view->buffer);
     if (code >= 0 && !channel->is_up &&
-        view->now_ns - channel->begun_ns > patience_s(viewer) * PROXY_SECOND_NS) {
+        view->now_ns - channel->begun_ns >
+            link_timeout_s(viewer) * PROXY_SECOND_NS) {
         return poise_error_set(ETIMEDOUT, "connect to", channel->wire->name,
                                "it did not answer for %u s",
-                               patience_s(viewer));
+                               link_timeout_s(viewer));
     }
     while (code > 0 && viewer->state != PROXY_VIEWER_ENDING) {
         enum proxy_record kind;

@@ -75,7 +75,7 @@ static void be_late(const struct job *job, int call)
     }
 }
 
-static void meet(const struct job *job, int rank)
+static void barrier(const struct job *job, int rank)
 {
     if (rank != job->late) {
         __atomic_add_fetch(&job->meeting->come, 1, __ATOMIC_ACQ_REL);
@@ -114,7 +114,7 @@ static int run(const struct job *job, const char *base, int rank)
             be_late(job, i);
         }
         uint64_t enter = poise_clock_ticks();
-        meet(job, rank);
+        barrier(job, rank);
         poise_trace_put(poise_trace_ring(), call, (uint64_t)i, enter,
                         poise_clock_ticks(), 8, 0);
     }

@@ -1,5 +1,5 @@
 /* poise desync run: other people's programs of DesyncFS, shared objects. */
-#include "cli/common/flow.h"
+#include "cli/flow/flow.h"
 
 #include <dlfcn.h>
 #include <errno.h>

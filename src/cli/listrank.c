@@ -1,6 +1,6 @@
 /* poise listrank: ranks of linked lists larger than memory. */
-#include "cli/common/extmem.h"
 #include "cli/common/series.h"
+#include "cli/extmem/extmem.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include <poise/heat.h>
 
-#include "cli/common/flow.h"
+#include "cli/flow/flow.h"
 
 /** A plate as it is read or written. */
 struct cli_plate {

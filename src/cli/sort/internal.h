@@ -1,13 +1,13 @@
 /*
- * poise sort: what its files share. sort.c has the command line and leads;
- * rules.c makes of GNU sort's options what lines are ordered by, positions.c of
- * keys of old such options; words.c prints.
+ * poise sort: what its files share. sort.c leads; options.c has the command
+ * line, rules.c makes of GNU sort's options what lines are ordered by,
+ * positions.c of keys of old such options; words.c prints.
  */
 #ifndef POISE_CLI_SORT_H
 #define POISE_CLI_SORT_H
 
-#include "cli/common/extmem.h"
 #include "cli/common/series.h"
+#include "cli/extmem/extmem.h"
 
 #include <poise/csv.h>
 #include <poise/sort_order.h>
@@ -29,6 +29,28 @@ struct cli_sort_order {
     const struct poise_strings *old_words;
 };
 extern const char *const cli_sort_words[];
+
+#define CLI_SORT_NOT_GIVEN UINT64_MAX
+
+/** What was given on the command line. */
+struct cli_sort_values {
+    struct cli_common common;
+    struct cli_extmem disk;
+    struct cli_sort_order order;
+    int64_t seed, batch;
+    uint64_t generate;         /* CLI_SORT_NOT_GIVEN: sort */
+    uint64_t head;             /* CLI_SORT_NOT_GIVEN: all */
+    struct poise_strings outs; /* all the same */
+    const char *out, *names, *size, *compress, *report;
+    int pattern, zstd;
+    int check_how; /* -1: not asked for */
+    bool progress, check, quiet, verify, merge, in_place, dry_run, count, debug;
+};
+/** Say why the command line will not do: the exit code. */
+int cli_sort_refuse(const char *why);
+/** Whether the options and so many operands fit together, and what follows of
+ * one for others. CLI_DONE, or the exit code with the error printed. */
+int cli_sort_check_options(struct cli_sort_values *values, int count);
 
 /** Make the type; its keys are type->keys, which the caller frees. 0, or the
  * exit code with the error printed. */

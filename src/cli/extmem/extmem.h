@@ -2,7 +2,7 @@
 #ifndef POISE_CLI_EXTMEM_H
 #define POISE_CLI_EXTMEM_H
 
-#include "series.h"
+#include "cli/common/series.h"
 
 #include <poise/listrank.h>
 #include <poise/sort.h>
@@ -83,7 +83,7 @@ int cli_extmem_end(const char *name, struct poise_world *world, int *status);
 double cli_seconds(uint64_t ns);
 
 /** A line on stderr that says how far a run is: after half a second, then five
- * times a second. (extmem_line.c) */
+ * times a second. (line.c) */
 struct cli_extmem_line {
     struct cli_series *series;      /* how far it was when; NULL: not kept */
     const uint64_t *passed, *total; /* bytes; borrowed, __atomic */

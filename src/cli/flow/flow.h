@@ -2,7 +2,7 @@
 #ifndef POISE_CLI_FLOW_H
 #define POISE_CLI_FLOW_H
 
-#include "common.h"
+#include "cli/common/common.h"
 
 #include <poise/flow.h>
 #include <poise/report.h>

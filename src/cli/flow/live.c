@@ -3,8 +3,8 @@
  * else a line each second and one for each death. And what is kept of that for
  * a page: as many samples as fit a drawing, at a distance that doubles.
  */
+#include "cli/common/redraw.h"
 #include "flow.h"
-#include "redraw.h"
 
 #include <errno.h>
 #include <stdlib.h>

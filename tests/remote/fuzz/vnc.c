@@ -80,9 +80,11 @@ static void make_pair(int fds[2])
     check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
 }
 
-/* A screen comes, so that there is something to be asked for. */
+/* A screen comes, so that there is something to be asked for: with little
+ * history, which would take longer to clear than all else takes. */
 static void show_screen(struct proxy_view *view, struct proxy_viewer *viewer)
 {
+    struct poise_screen_codec_options options = {.memory_bytes = 1 << 16};
     uint32_t pixels[WIDTH * HEIGHT];
     struct poise_screen_picture picture = {pixels, WIDTH, HEIGHT};
     struct poise_screen_encoder *encoder;
@@ -92,7 +94,7 @@ static void show_screen(struct proxy_view *view, struct proxy_viewer *viewer)
     for (uint32_t i = 0; i < WIDTH * HEIGHT; i++) {
         pixels[i] = i % 7 < 3 ? 0xffffff : i * 0x10305 & 0xffffff;
     }
-    check(poise_screen_encoder_create(NULL, &encoder) == 0);
+    check(poise_screen_encoder_create(&options, &encoder) == 0);
     check(poise_screen_encode(encoder, &picture, NULL, 0, &message) == 0);
     body = poise_reader_of(message.data, message.len);
     check(proxy_viewer_take(view, viewer, PROXY_SCREEN, &body) == 0);

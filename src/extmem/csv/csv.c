@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { MARK_BYTES = sizeof POISE_CSV_MARK - 1 };
+
 /* The line that is read, from 1 on. */
 static unsigned long long at_line(const struct poise_csv *csv)
 {
@@ -18,8 +20,9 @@ static int end_row(struct poise_csv *csv)
     if (fields != csv->columns) {
         return poise_error_set(EBADMSG, "read", csv->path,
                                "the row that ends in line %llu has %llu "
-                               "fields, and the header %llu",
+                               "field%s, and the header %llu",
                                at_line(csv), (unsigned long long)fields,
+                               fields == 1 ? "" : "s",
                                (unsigned long long)csv->columns);
     }
     csv->fields = 0;
@@ -72,9 +75,7 @@ static int read_plain(struct poise_csv *csv, char *at)
  * which looked so, is of the first field. */
 static bool is_mark(struct poise_csv *csv, char at)
 {
-    enum { BYTES = sizeof POISE_CSV_MARK - 1 };
-
-    if (csv->any || csv->line > 0 || csv->mark == BYTES) {
+    if (csv->any || csv->line > 0 || csv->mark == MARK_BYTES) {
         return false;
     }
     if (at == POISE_CSV_MARK[csv->mark]) {
@@ -85,7 +86,7 @@ static bool is_mark(struct poise_csv *csv, char at)
         csv->any = true;
         csv->state = POISE_CSV_PLAIN;
     }
-    csv->mark = BYTES;
+    csv->mark = MARK_BYTES;
     return false;
 }
 
@@ -126,7 +127,8 @@ int poise_csv_end(struct poise_csv *csv)
                                "the quotes that begin in line %llu have no end",
                                (unsigned long long)csv->quoted);
     }
-    return csv->any ? end_row(csv) : 0;
+    /* A part of the mark alone is a field. */
+    return csv->any || csv->mark % MARK_BYTES > 0 ? end_row(csv) : 0;
 }
 
 void poise_csv_field(const char *row, size_t len, char separator, size_t i,

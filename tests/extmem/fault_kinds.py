@@ -248,7 +248,7 @@ def kinds():
         CheckedRecords("records --zstd", ["sort", "--type", "record:100,0,10",
                                           "--zstd=always"], [], 60000, "2M"),
         CheckedRecords("records --verify", ["sort", "--type", "record:100,0,10",
-                                            "--verify"], [], 20000, "600K"),
+                                            "--verify"], [], 60000, "2M"),
         PackedByProgram("lines --compress-program",
                         lines + ["--compress-program=gzip"], [], 60000, "2M"),
         Several("three inputs", lines, [], 40000, "700K"),

@@ -65,7 +65,11 @@ void report_axis_x(struct poise_buf *out, const struct report_scale *scale,
 
         line(out, "g", x, top, x, bottom);
         report_tick(&text, scale->ticks[i], scale->unit);
-        report_text(out, x, bottom + 15, "middle", poise_buf_str(&text), 12);
+        double half =
+            REPORT_CHAR / 2 * (double)report_width(poise_buf_str(&text));
+        bool fits = x + half <= REPORT_WIDTH;
+        report_text(out, fits ? x : REPORT_WIDTH, bottom + 15,
+                    fits ? "middle" : "end", poise_buf_str(&text), 12);
         out->error = out->error ? out->error : text.error;
         poise_buf_free(&text);
     }

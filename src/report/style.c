@@ -71,7 +71,7 @@ const char report_style[] =
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}\n"
     "th,td{text-align:left;padding:.25rem .9rem .25rem 0;"
     "border-bottom:1px solid var(--line);vertical-align:top;"
-    "overflow-wrap:anywhere}\n"
+    "max-width:24rem;overflow-wrap:break-word}\n"
     "th{color:var(--soft);font-weight:600;font-size:.85rem;"
     "white-space:nowrap}\n"
     ".r{text-align:right;white-space:nowrap}\n"
@@ -80,4 +80,7 @@ const char report_style[] =
     "figure>svg{min-width:620px}}\n"
     "@media print{body{max-width:none;padding:0;font-size:12px}"
     "details{display:none}.scroll{max-height:none;overflow:visible}"
+    /* A sheet cannot be moved: wide tables get narrow columns. */
+    "table{font-size:10px}th{white-space:normal;font-size:9px}"
+    "th,td{padding:.15rem .5rem .15rem 0}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n";

@@ -57,6 +57,8 @@ enum poise_vrank_time {
                                 the standstill of its own in which it waits */
     POISE_VRANK_SYNC,      /**< waits; another rank of the process ends it */
     POISE_VRANK_SLEEPING,  /**< waits for a time, or for input */
+    POISE_VRANK_DISK,      /**< its thread waits for the disk: contexts come and
+                                go */
     POISE_VRANK_TIMES
 };
 POISE_API extern const char *const poise_vrank_time_names[];
@@ -119,6 +121,7 @@ struct poise_vrank_profile_worker {
      * had its processor. The rest: its ranks had ended. */
     uint64_t idle_network_ns, idle_sync_ns, idle_sleep_ns, idle_queued_ns;
     uint64_t busy_ns;  /**< ranks computed or were in MPI */
+    uint64_t disk_ns;  /**< waited for the disk with contexts */
     uint64_t switches; /**< between ranks, by Poise */
     int64_t kernel[POISE_VRANK_KERNELS];
     int64_t counters[POISE_VRANK_COUNTERS]; /**< -1: not available */
@@ -145,6 +148,13 @@ struct poise_vrank_profile_edge {
     uint64_t messages, bytes;
 };
 
+/** What took most of the time of a rank in a part of the run. */
+struct poise_vrank_profile_slice {
+    int rank;
+    enum poise_vrank_time what;
+    uint64_t from_ns, to_ns; /**< from the begin of the rank's process */
+};
+
 /**
  * What a job did, in all its processes. Times are nanoseconds; those of ranks
  * add up to about wall_ns for each rank. Point-to-point messages only are in
@@ -167,6 +177,9 @@ struct poise_vrank_profile {
     int phase_count;
     struct poise_vrank_profile_edge *edges; /**< by from, to */
     int edge_count;
+    /** By rank, in order: of some ranks, where there are many. Not in files. */
+    struct poise_vrank_profile_slice *slices;
+    int slice_count;
     uint64_t sizes[POISE_VRANK_SIZES];
     /** Why there are no counters of the processor: an errno value; 0: there
      * are. */

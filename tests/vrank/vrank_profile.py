@@ -6,6 +6,7 @@ usage: tests/vrank/vrank_profile.py POISE EXAMPLES
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ SLOWNESS = float(os.environ.get("POISE_TEST_SLOWNESS", "4"))
 
 POISE = EXAMPLES = ""
 TIMES = ["computing_ns", "mpi_ns", "ready_ns", "network_ns",
-         "synchronisation_ns", "sleeping_ns"]
+         "synchronisation_ns", "sleeping_ns", "disk_ns"]
 
 
 # mpirun refuses the root of a container, unless told so.
@@ -149,6 +150,41 @@ class Profiles(unittest.TestCase):
                       "Messages"):
             self.assertIn(title, result.stderr)
             self.assertIn(title, html)
+
+    def test_course(self):
+        """The page shows who did what when, and who sent to whom."""
+        page = os.path.join(self.folder, "page.html")
+        profile, _ = self.profile("-V", "4", "--report", page)
+        with open(page, encoding="utf-8") as file:
+            html = file.read()
+        course = html[html.index("Ranks over time"):
+                      html.index("Who sends to whom")]
+        for rank in range(4):
+            self.assertRegex(course, f"<title>rank {rank}, [a-zA-Z. ]+: ")
+        matrix = html[html.index("Bytes sent"):
+                      html.index("Where the time of the ranks went")]
+        # A neighbour's cell, and that of one that is none.
+        sent = {(e["from"], e["to"]): e["bytes"] for e in profile["edges"]}
+        self.assertEqual(len(re.findall("<title>0 \u2192 1: ", matrix)), 1)
+        self.assertEqual(matrix.count(" \u2192 "), len(sent))
+        kib = sent[0, 1] / 1024
+        self.assertIn(f"<title>0 \u2192 1: {kib:.1f} KiB<", matrix)
+
+    def test_disk(self):
+        """A rank whose thread waits for the disk is not busy."""
+        profile, _ = self.profile("-V", "6", "--swap", "always")
+        self.check(profile, 6)
+        disk = sum(rank["disk_ns"] for rank in profile["ranks"])
+        moving = sum(rank["moving_ns"] for rank in profile["ranks"])
+        self.assertGreater(disk, 0)
+        # The time of the contexts that others have sent away is in both.
+        self.assertLessEqual(disk, moving * 1.01)
+        worker = profile["workers"][0]
+        self.assertAlmostEqual(worker["disk_ns"] / disk, 1, 3)
+        self.assertLessEqual(worker["busy_ns"] + worker["disk_ns"]
+                             + worker["idle_ns"], worker["wall_ns"] * 1.01)
+        profile, _ = self.profile("-V", "6")
+        self.assertEqual(sum(rank["disk_ns"] for rank in profile["ranks"]), 0)
 
     def test_bad_files(self):
         for words in (["--against", "none.json"],

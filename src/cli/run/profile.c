@@ -11,7 +11,7 @@
 
 /* ---- rows --------------------------------------------------------------- */
 
-enum { CELLS = 13, CELL_BYTES = 160 };
+enum { CELLS = 14, CELL_BYTES = 160 };
 
 struct row {
     char text[CELLS][CELL_BYTES];
@@ -146,14 +146,17 @@ static int table_ranks(const struct poise_vrank_profile *profile, int rows,
         {"computing", POISE_ALIGN_RIGHT}, {"in MPI", POISE_ALIGN_RIGHT},
         {"ready", POISE_ALIGN_RIGHT},     {"network", POISE_ALIGN_RIGHT},
         {"sync.", POISE_ALIGN_RIGHT},     {"asleep", POISE_ALIGN_RIGHT},
-        {"time", POISE_ALIGN_RIGHT},      {"switches", POISE_ALIGN_RIGHT}};
+        {"disk", POISE_ALIGN_RIGHT},      {"time", POISE_ALIGN_RIGHT},
+        {"switches", POISE_ALIGN_RIGHT}};
     struct cli_profile_sum sum;
     struct row row = {0};
     int code = make(out, "Where the time of the ranks went",
                     "Ready: it could run, but others had the processor. "
                     "Network: it waited, until a message of another process "
                     "came, or while its whole process waited for one. Sync.: "
-                    "it waited for another rank of its process.",
+                    "it waited for another rank of its process. Disk: its "
+                    "thread waited for the disk, with contexts that came or "
+                    "went.",
                     columns, sizeof columns / sizeof *columns);
 
     cli_profile_add_up(profile, &sum);
@@ -175,7 +178,7 @@ static int table_ranks(const struct poise_vrank_profile *profile, int rows,
     }
     if (profile->count > rows && code == 0) {
         cell(&row, "...");
-        for (int i = 0; i < 9; i++) {
+        for (int i = 0; i < 10; i++) {
             cell(&row, "%s", "");
         }
         code = row_end(out->table, &row);
@@ -245,17 +248,18 @@ static int table_threads(const struct poise_vrank_profile *profile, int rows,
                          struct cli_profile_table *out)
 {
     static const struct poise_column columns[] = {
-        {"process", POISE_ALIGN_RIGHT},    {"thread", POISE_ALIGN_RIGHT},
-        {"busy", POISE_ALIGN_RIGHT},       {"network", POISE_ALIGN_RIGHT},
-        {"sync.", POISE_ALIGN_RIGHT},      {"idle", POISE_ALIGN_RIGHT},
-        {"run queue", POISE_ALIGN_RIGHT},  {"Poise", POISE_ALIGN_RIGHT},
-        {"system", POISE_ALIGN_RIGHT},     {"switches", POISE_ALIGN_RIGHT},
-        {"voluntary", POISE_ALIGN_RIGHT},  {"involuntary", POISE_ALIGN_RIGHT},
-        {"page faults", POISE_ALIGN_RIGHT}};
+        {"process", POISE_ALIGN_RIGHT},     {"thread", POISE_ALIGN_RIGHT},
+        {"busy", POISE_ALIGN_RIGHT},        {"disk", POISE_ALIGN_RIGHT},
+        {"network", POISE_ALIGN_RIGHT},     {"sync.", POISE_ALIGN_RIGHT},
+        {"idle", POISE_ALIGN_RIGHT},        {"run queue", POISE_ALIGN_RIGHT},
+        {"Poise", POISE_ALIGN_RIGHT},       {"system", POISE_ALIGN_RIGHT},
+        {"switches", POISE_ALIGN_RIGHT},    {"voluntary", POISE_ALIGN_RIGHT},
+        {"involuntary", POISE_ALIGN_RIGHT}, {"page faults", POISE_ALIGN_RIGHT}};
     struct row row = {0};
     int code =
         make(out, "Threads",
-             "Busy: a rank computed or was in MPI. Network: no rank "
+             "Busy: a rank computed or was in MPI. Disk: contexts came or "
+             "went, and it waited for that. Network: no rank "
              "could run before a message of another process came. "
              "Sync.: before a rank of another thread woke one. Idle: "
              "its ranks slept or had ended. Run queue: the thread could "
@@ -273,10 +277,12 @@ static int table_threads(const struct poise_vrank_profile *profile, int rows,
     for (int w = 0; w < profile->worker_count && w < rows && code == 0; w++) {
         const struct poise_vrank_profile_worker *worker = &profile->workers[w];
         double wall = (double)worker->wall_ns;
-        double rest = wall - (double)worker->busy_ns - (double)worker->idle_ns;
+        double rest = wall - (double)worker->busy_ns - (double)worker->disk_ns -
+                      (double)worker->idle_ns;
         cell(&row, "%d", worker->process);
         cell(&row, "%d", worker->worker);
         cell_share(&row, (double)worker->busy_ns, wall);
+        cell_share(&row, (double)worker->disk_ns, wall);
         cell_share(&row, (double)worker->idle_network_ns, wall);
         cell_share(&row, (double)worker->idle_sync_ns, wall);
         cell_share(&row,
@@ -394,7 +400,7 @@ static int table_phases(const struct poise_vrank_profile *profile, int rows,
         {"times", POISE_ALIGN_RIGHT},     {"of all time", POISE_ALIGN_RIGHT},
         {"computing", POISE_ALIGN_RIGHT}, {"in MPI", POISE_ALIGN_RIGHT},
         {"ready", POISE_ALIGN_RIGHT},     {"network", POISE_ALIGN_RIGHT},
-        {"sync.", POISE_ALIGN_RIGHT}};
+        {"sync.", POISE_ALIGN_RIGHT},     {"disk", POISE_ALIGN_RIGHT}};
     struct cli_profile_sum sum;
     struct row row = {0};
     int code = make(out, "Phases between collectives",
@@ -414,6 +420,7 @@ static int table_phases(const struct poise_vrank_profile *profile, int rows,
         for (int i = 0; i < POISE_VRANK_SLEEPING; i++) {
             cell_share(&row, (double)phase->ns[i], own);
         }
+        cell_share(&row, (double)phase->ns[POISE_VRANK_DISK], own);
         code = row_end(out->table, &row);
     }
     return code;

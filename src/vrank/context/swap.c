@@ -47,6 +47,9 @@ void context_count(struct contexts *all, struct context *context,
     context->moved[what] += bytes;
     context->moved[POISE_VRANK_MOVING] += ns;
     all->sums.wait_ns += ns;
+    if (ns > 0) {
+        vrank_waited_for_disk(ns);
+    }
 }
 
 void context_fail(void)

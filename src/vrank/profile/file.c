@@ -44,7 +44,8 @@ struct field {
         ITEM(section, "ready_ns", ns, POISE_VRANK_READY),                      \
         ITEM(section, "network_ns", ns, POISE_VRANK_NETWORK),                  \
         ITEM(section, "synchronisation_ns", ns, POISE_VRANK_SYNC),             \
-        ITEM(section, "sleeping_ns", ns, POISE_VRANK_SLEEPING)
+        ITEM(section, "sleeping_ns", ns, POISE_VRANK_SLEEPING),                \
+        ITEM(section, "disk_ns", ns, POISE_VRANK_DISK)
 
 #define MOVES(section)                                                         \
     ITEM(section, "swapped_in", moved, POISE_VRANK_SWAPPED_IN),                \
@@ -84,6 +85,7 @@ static const struct field worker_fields[] = {
     FIELD(poise_vrank_profile_worker, NUMBER, idle_sleep_ns),
     FIELD(poise_vrank_profile_worker, NUMBER, idle_queued_ns),
     FIELD(poise_vrank_profile_worker, NUMBER, busy_ns),
+    FIELD(poise_vrank_profile_worker, NUMBER, disk_ns),
     FIELD(poise_vrank_profile_worker, NUMBER, switches),
     ITEM(poise_vrank_profile_worker, "user_ns", kernel, POISE_VRANK_USER_NS),
     ITEM(poise_vrank_profile_worker, "system_ns", kernel,

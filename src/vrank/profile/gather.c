@@ -112,6 +112,26 @@ static int add_edge(struct poise_vrank_profile *to,
     return 0;
 }
 
+static int add_slice(struct poise_vrank_profile *to,
+                     const struct poise_vrank_profile_slice *what)
+{
+    struct poise_vrank_profile_slice *last =
+        to->slice_count > 0 ? &to->slices[to->slice_count - 1] : NULL;
+    if (last != NULL && last->rank == what->rank && last->what == what->what &&
+        last->to_ns == what->from_ns) {
+        last->to_ns = what->to_ns;
+        return 0;
+    }
+    struct poise_vrank_profile_slice *slices =
+        room_for_one(to->slices, to->slice_count, sizeof *slices);
+    if (slices == NULL) {
+        return -ENOMEM;
+    }
+    to->slices = slices;
+    to->slices[to->slice_count++] = *what;
+    return 0;
+}
+
 static int add_rank(struct poise_vrank_profile *to,
                     const struct poise_vrank_profile_rank *what)
 {
@@ -244,6 +264,32 @@ static int collect_edges(const struct profile_rank *record, int number,
     return code;
 }
 
+/* What took most of each part of the run; parts in which nothing was noted,
+ * behind the rank's end, are none. */
+static int collect_slices(const struct profile_rank *record,
+                          struct poise_vrank_profile *out)
+{
+    const struct profile_course *course = record->course;
+    uint64_t whole = record->profile->end - record->profile->start;
+    int code = 0;
+    for (size_t i = 0; course != NULL && i < PROFILE_PARTS && code == 0; i++) {
+        const uint64_t *ticks = course->parts[i].ticks;
+        int most = 0;
+        for (int t = 1; t < POISE_VRANK_TIMES; t++) {
+            most = ticks[t] > ticks[most] ? t : most;
+        }
+        uint64_t from = i * course->length, to = from + course->length;
+        to = to > whole && whole > from ? whole : to;
+        struct poise_vrank_profile_slice slice = {
+            .rank = record->number,
+            .what = (enum poise_vrank_time)most,
+            .from_ns = ns_of(from),
+            .to_ns = ns_of(to)};
+        code = ticks[most] > 0 ? add_slice(out, &slice) : 0;
+    }
+    return code;
+}
+
 static int collect_workers(const struct profile *profile,
                            struct poise_vrank_profile *out)
 {
@@ -265,6 +311,7 @@ static int collect_workers(const struct profile *profile,
             if (profile->ranks[r].worker == i) {
                 worker.busy_ns += ns_of(times->ticks[POISE_VRANK_COMPUTING] +
                                         times->ticks[POISE_VRANK_CALLING]);
+                worker.disk_ns += ns_of(times->ticks[POISE_VRANK_DISK]);
             }
         }
         memcpy(worker.kernel, from->kernel, sizeof worker.kernel);
@@ -297,6 +344,9 @@ static int collect(const struct profile *profile,
         }
         if (code == 0) {
             code = collect_edges(record, record->number, out);
+        }
+        if (code == 0) {
+            code = collect_slices(record, out);
         }
     }
     if (code == 0) {
@@ -337,6 +387,8 @@ static void pack(const struct profile *profile,
                    (size_t)part->phase_count * sizeof *part->phases);
     poise_buf_blob(out, part->edges,
                    (size_t)part->edge_count * sizeof *part->edges);
+    poise_buf_blob(out, part->slices,
+                   (size_t)part->slice_count * sizeof *part->slices);
 }
 
 /* Hand each object of a blob to `add`. */
@@ -351,6 +403,7 @@ static int each_of(struct poise_reader *from, struct poise_vrank_profile *to,
         struct poise_vrank_profile_call call;
         struct poise_vrank_profile_phase phase;
         struct poise_vrank_profile_edge edge;
+        struct poise_vrank_profile_slice slice;
     } item;
     size_t len = 0;
     int code = 0;
@@ -386,6 +439,11 @@ static int unpack_phase(struct poise_vrank_profile *to, const void *item)
 static int unpack_edge(struct poise_vrank_profile *to, const void *item)
 {
     return add_edge(to, item);
+}
+
+static int unpack_slice(struct poise_vrank_profile *to, const void *item)
+{
+    return add_slice(to, item);
 }
 
 static int unpack_runnable(struct poise_reader *from,
@@ -439,6 +497,9 @@ static int unpack(struct poise_reader from, struct poise_vrank_profile *to)
     if (code == 0) {
         code = each_of(&from, to, sizeof *to->edges, unpack_edge);
     }
+    if (code == 0) {
+        code = each_of(&from, to, sizeof *to->slices, unpack_slice);
+    }
     return code == 0 ? from.error : code;
 }
 
@@ -467,6 +528,15 @@ static int compare_edges(const void *a, const void *b)
     return (x->to > y->to) - (x->to < y->to);
 }
 
+static int compare_slices(const void *a, const void *b)
+{
+    const struct poise_vrank_profile_slice *x = a, *y = b;
+    if (x->rank != y->rank) {
+        return (x->rank > y->rank) - (x->rank < y->rank);
+    }
+    return (x->from_ns > y->from_ns) - (x->from_ns < y->from_ns);
+}
+
 static void sort_all(struct poise_vrank_profile *all)
 {
     if (all->call_count > 0) {
@@ -480,6 +550,10 @@ static void sort_all(struct poise_vrank_profile *all)
     if (all->edge_count > 0) {
         qsort(all->edges, (size_t)all->edge_count, sizeof *all->edges,
               compare_edges);
+    }
+    if (all->slice_count > 0) {
+        qsort(all->slices, (size_t)all->slice_count, sizeof *all->slices,
+              compare_slices);
     }
 }
 
@@ -560,6 +634,7 @@ void poise_vrank_profile_free(struct poise_vrank_profile *profile)
         free(profile->calls);
         free(profile->phases);
         free(profile->edges);
+        free(profile->slices);
         free(profile->text);
         free(profile);
     }

@@ -10,12 +10,51 @@
 #include <stdlib.h>
 
 #define PROFILE_EDGES 16
+/* Of a rank's course, to begin with. */
+#define PART_NS 100000
 
 /* ---- where the time of a rank goes -------------------------------------- */
 
+/* Two parts become one. */
+static void course_fold(struct profile_course *course)
+{
+    for (size_t i = 0; i < PROFILE_PARTS; i++) {
+        struct profile_times sum = {{0}};
+        for (size_t k = 2 * i; k < 2 * i + 2 && k < PROFILE_PARTS; k++) {
+            for (size_t t = 0; t < POISE_VRANK_TIMES; t++) {
+                sum.ticks[t] += course->parts[k].ticks[t];
+            }
+        }
+        course->parts[i] = sum;
+    }
+    course->length *= 2;
+}
+
+/* So was the rank from one moment to another, since the run began. */
+static void course_add(struct profile_course *course, uint32_t state,
+                       uint64_t from, uint64_t to)
+{
+    while (to > course->length * PROFILE_PARTS) {
+        course_fold(course);
+    }
+    while (from < to) {
+        size_t part = (size_t)(from / course->length);
+        uint64_t end = (part + 1) * course->length;
+        end = end < to ? end : to;
+        course->parts[part].ticks[state] += end - from;
+        from = end;
+    }
+}
+
 void profile_touch(struct profile_rank *record, uint64_t now)
 {
+    uint64_t start = record->profile->start;
     /* Clocks of two processors may differ by a little. */
+    if (record->course != NULL && now > record->since &&
+        record->since >= start) {
+        course_add(record->course, record->state, record->since - start,
+                   now - start);
+    }
     if (now > record->since) {
         record->times.ticks[record->state] += now - record->since;
         record->since = now;
@@ -163,6 +202,25 @@ static void profile_resume(struct profile *profile, struct vrank *rank)
     record->switches++;
 }
 
+/* What it did until then is told from the waiting. */
+static void profile_disk(struct profile *profile, struct vrank *rank,
+                         uint64_t ns)
+{
+    (void)profile;
+    struct profile_rank *record = rank->profile;
+    uint64_t now = poise_clock_ticks(), waited = poise_clock_ns_to_ticks(ns);
+    uint32_t state = record->state;
+    if (state != POISE_VRANK_COMPUTING && state != POISE_VRANK_CALLING) {
+        return; /* it waits for something, and its thread does so meanwhile */
+    }
+    if (waited < now) {
+        profile_touch(record, now - waited);
+    }
+    record->state = POISE_VRANK_DISK;
+    profile_touch(record, now);
+    record->state = state;
+}
+
 static void profile_finish(struct profile *profile, struct vrank *rank)
 {
     struct profile_rank *record = rank->profile;
@@ -279,6 +337,8 @@ void profile_message(const struct vrank *rank, int dest, size_t bytes)
 static int profile_make_ranks(struct profile *profile,
                               struct vrank *const *ranks)
 {
+    /* As many of all as one can look at. */
+    int every = (profile->count + PROFILE_SHOWN - 1) / PROFILE_SHOWN;
     for (int i = 0; i < profile->rank_count; i++) {
         struct profile_rank *record = &profile->ranks[i];
         *record = (struct profile_rank){.profile = profile,
@@ -293,6 +353,13 @@ static int profile_make_ranks(struct profile *profile,
         record->phases = poise_alloc(PROFILE_PHASES, sizeof *record->phases);
         if (record->calls == NULL || record->phases == NULL) {
             return -ENOMEM;
+        }
+        if (ranks[i]->number % every == 0) {
+            record->course = poise_alloc(1, sizeof *record->course);
+            if (record->course == NULL) {
+                return -ENOMEM;
+            }
+            record->course->length = poise_clock_ns_to_ticks(PART_NS);
         }
         ranks[i]->profile = record;
     }
@@ -350,6 +417,7 @@ const struct vrank_profile_ops profile_ops = {
     .post = profile_post,
     .wake = profile_wake,
     .resume = profile_resume,
+    .disk = profile_disk,
     .finish = profile_finish,
 };
 
@@ -359,6 +427,7 @@ void profile_free(struct profile *profile)
         free(profile->ranks[i].calls);
         free(profile->ranks[i].phases);
         free(profile->ranks[i].edges);
+        free(profile->ranks[i].course);
     }
     for (int i = 0; i < profile->call_count; i++) {
         free((char *)(uintptr_t)profile->names[i]);

@@ -48,6 +48,14 @@ struct profile_edge {
     uint64_t messages, bytes;
 };
 
+/* A run in parts of the same length, which doubles when they do not do, and
+ * what a rank did in each. */
+enum { PROFILE_PARTS = 96, PROFILE_SHOWN = 64 };
+struct profile_course {
+    uint64_t length; /* ticks of a part */
+    struct profile_times parts[PROFILE_PARTS];
+};
+
 struct profile_rank {
     struct profile *profile; /* of which it is a part */
     int number, worker;
@@ -78,6 +86,7 @@ struct profile_rank {
     struct profile_edge *edges;
     uint32_t edge_mask, edge_count;
     uint64_t sizes[POISE_VRANK_SIZES];
+    struct profile_course *course; /* owned; NULL: not kept of this one */
 };
 
 struct profile_worker {

@@ -15,7 +15,7 @@ const char *const poise_vrank_tracking_names[POISE_VRANK_TRACKINGS + 1] = {
 
 const char *const poise_vrank_time_names[POISE_VRANK_TIMES + 1] = {
     "computing",       "mpi",      "ready", "network",
-    "synchronisation", "sleeping", NULL};
+    "synchronisation", "sleeping", "disk",  NULL};
 
 const char *const poise_vrank_kernel_names[POISE_VRANK_KERNELS + 1] = {
     "user_ns",

@@ -368,6 +368,16 @@ static void sched_entry(void)
     sched_leave(worker);
 }
 
+void vrank_waited_for_disk(uint64_t ns)
+{
+    struct vrank_worker *worker = vrank_here;
+    const struct vrank_job *job = &vrank_engine->job;
+    if (worker != NULL && (worker->watch & VRANK_WATCH_PROFILE) != 0 &&
+        worker->running != &worker->engine) {
+        job->profile_ops->disk(job->profile, worker->running, ns);
+    }
+}
+
 _Noreturn void sched_leave(struct vrank_worker *worker)
 {
     struct vrank *self = worker->running;

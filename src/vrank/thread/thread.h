@@ -276,6 +276,8 @@ struct vrank_profile_ops {
                  enum vrank_cause cause);
     /** It runs again. */
     void (*resume)(struct profile *profile, struct vrank *rank);
+    /** It has waited for the disk for `ns` just now, as it runs. */
+    void (*disk)(struct profile *profile, struct vrank *rank, uint64_t ns);
     /** It has ended. On its stack. */
     void (*finish)(struct profile *profile, struct vrank *rank);
 };
@@ -341,5 +343,8 @@ int vrank_placed(const struct vrank_job *job, int rank);
  * thread), -EBUSY (a job runs already).
  */
 int vrank_run_job(const struct vrank_job *job, struct vrank_outcome *out);
+
+/** The calling worker waited for the disk for `ns` until now, for a context. */
+void vrank_waited_for_disk(uint64_t ns);
 
 #endif

@@ -18,6 +18,7 @@ import time
 
 import flow_copies
 import flow_hosts
+import flow_small
 import plot
 from measure import BUILD, POISE
 
@@ -390,45 +391,6 @@ def paper(folder, figures):
             charts)
 
 
-WAYS = {"1 thread": (0, 1), "2 threads": (0, 2), "2 nodes": (2, 1)}
-
-
-def grain_run(pattern, nodes, threads):
-    """METG, and for each size of task the efficiency: both in microseconds."""
-    run = subprocess.run(
-        [os.path.join(BUILD, "bench", "flow_grain"), pattern, "8",
-         "2000" if nodes else "20000", str(nodes), str(threads)], capture_output=True, text=True, check=True,
-        timeout=LIMIT_S)
-    *points, metg = run.stdout.split("\n")[:-1]
-    return float(metg.split()[1]), [tuple(map(float, p.split()))
-                                    for p in points]
-
-
-def grain(_, figures):
-    """How small tasks may be, for several patterns of dependencies."""
-    rows, charts = [], []
-    lines = {way: {} for way in WAYS}
-    for pattern in ("trivial", "stencil", "sweep", "fft", "tree", "random"):
-        row = [pattern]
-        for way, (nodes, threads) in WAYS.items():
-            runs = figures.all(f"{pattern}, {way}", lambda: grain_run(
-                pattern, nodes, threads))
-            points = list(zip(*(run[1] for run in runs)))
-            row += [f"{min(run[0] for run in runs):.2f}",
-                    f"{min(p[1] for p in points[-1]):.2f}"]
-            lines[way][pattern] = [(p[0][0], max(x[2] for x in p))
-                                   for p in points]
-        rows.append(row)
-    for way, drawn in lines.items():
-        charts.append((f"flow-grain-{way.replace(' ', '-')}.svg",
-                       f"Efficiency, {way}, 8 blocks a version",
-                       "us of work in a task", "efficiency", drawn,
-                       (True, False)))
-    return ("METG (50 %) and what the smallest task takes, us, best of runs",
-            ["pattern"] + [f"{way} {what}" for way in WAYS
-                           for what in ("METG", "floor")], rows, charts)
-
-
 # ---- deaths -----------------------------------------------------------------------
 
 def hit(words, nodes, after_s, how):
@@ -482,7 +444,7 @@ def recover(folder, figures):
 
 
 CASES = {"flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
-         "flow-adapt": adapt, "flow-paper": paper, "flow-grain": grain,
+         "flow-adapt": adapt, "flow-paper": paper, "flow-grain": flow_small.grain,
          "flow-recover": recover, "flow-copies": flow_copies.copies,
          "flow-sites": flow_hosts.sites, "flow-many": flow_hosts.many}
 

@@ -418,7 +418,8 @@ void flow_advance(struct flow_processor *processor)
         atomic_store(&node->advancing, false);
     }
     processor->settles |= node->job->app.iterate || node->unresolved ||
-                          (node->next_line >= 0 && !node->line_told);
+                          (node->next_line >= 0 && !node->line_told &&
+                           flow_node_line_is_done(node));
 }
 
 /* ---- ending ------------------------------------------------------------- */
@@ -432,7 +433,6 @@ static bool is_common(const struct flow_node *node,
     if (node->careful || task->abandoned || task->redo ||
         task->written_count != 1 || task->view_count > 0 ||
         task->more.count > 0 || task->made || !block->row || block->more ||
-        (node->net && key->version <= node->next_line) ||
         !flow_key_same(&task->written[0].key, key) ||
         (flow_life_word(&block->life) & (FLOW_LIFE_HELD | FLOW_LIFE_HERE))) {
         return false;
@@ -564,6 +564,7 @@ bool flow_end(struct flow_processor *processor, struct poise_flow_task *task,
     int64_t newest;
     if (code != 0 || !is_common(node, task, &key) ||
         !count_uses(processor, task, &key, &uses, &newest) ||
+        (key.version <= node->next_line && newest > node->next_line) ||
         !count_part(processor, &key, took_ns)) {
         return false;
     }

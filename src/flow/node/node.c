@@ -151,16 +151,33 @@ bool flow_node_is_done(const struct flow_node *node)
     return true;
 }
 
-/* A block that an open task is to write; of those in rows one that was opened
- * first. */
+/* A block of a segment that an open task is to write, of its oldest version
+ * that has one: none is opened before the oldest that is not complete. */
+static const struct flow_block *
+waits_in_segment(const struct flow_segment *segment)
+{
+    for (int64_t v = segment->low; v < segment->open_to; v++) {
+        const struct flow_row *row = flow_row_of(segment, v);
+        for (uint32_t i = 0; row && row->left > 0 && i < row->own->count; i++) {
+            if (row->blocks[i].task) {
+                return &row->blocks[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* A block that an open task is to write. */
 static const struct flow_block *waits_longest(const struct flow_node *node)
 {
     struct flow_walk rest = {.in_table = true};
-    const struct flow_block *block;
-    for (struct flow_row *row = node->rows; row; row = row->next) {
-        for (uint32_t i = 0; row->left > 0 && i < row->own->count; i++) {
-            if (row->blocks[i].task) {
-                return &row->blocks[i];
+    const struct flow_block *block = NULL;
+    for (uint32_t f = 0; f < node->job->file_count; f++) {
+        const struct flow_files *files = &node->files[f];
+        for (uint32_t s = 0; s < files->count; s++) {
+            block = waits_in_segment(&files->segments[s]);
+            if (block) {
+                return block;
             }
         }
     }

@@ -321,6 +321,50 @@ static void test_damage(void **state)
     }
 }
 
+/* Messages behind each other come out one after the other, wherever the wire
+ * has cut them in two. */
+static void test_cut_anywhere(void **state)
+{
+    static const uint32_t lens[] = {0, 5, 20000, 7, 0, 300};
+    enum { COUNT = sizeof lens / sizeof *lens };
+    static char wire[COUNT * sizeof(struct flow_head) + 20312], data[20000];
+    size_t len = 0;
+    (void)state;
+    for (unsigned i = 0; i < COUNT; i++) {
+        struct flow_head head = {
+            .kind = FLOW_BLOCK, .place = i, .len = lens[i]};
+        memset(data, (int)i, lens[i]);
+        head.digest = flow_digest(&head, data);
+        memcpy(wire + len, &head, sizeof head);
+        memcpy(wire + len + sizeof head, data, lens[i]);
+        len += sizeof head + lens[i];
+    }
+    assert_int_equal(len, sizeof wire);
+    for (size_t cut = 0; cut < len; cut += cut < 400 ? 1 : 97) {
+        int fds[2];
+        struct flow_link link = {.proved = true};
+        unsigned came = 0;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+        link.fd = fds[1];
+        for (int part = 0; part < 2; part++) {
+            assert_true(
+                put(fds[0], wire + (part ? cut : 0), part ? len - cut : cut));
+            while (flow_link_receive(&link, NULL) == 1) {
+                assert_int_equal(link.head.place, came);
+                assert_int_equal(link.head.len, lens[came]);
+                came++;
+                free(link.in);
+                link.in = NULL;
+            }
+            assert_false(flow_link_has(&link));
+        }
+        assert_int_equal(came, COUNT);
+        close(fds[0]);
+        assert_int_equal(flow_link_receive(&link, NULL), -ECONNRESET);
+        flow_link_close(&link, NULL);
+    }
+}
+
 /* What strangers say at a port; the kind of each is `which`. */
 static void be_strange(int fd, unsigned which)
 {
@@ -658,11 +702,11 @@ static void test_map_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damage),        cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_hangs_up),      cmocka_unit_test(test_endpoints),
-        cmocka_unit_test(test_proofs),        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_map_lies),      cmocka_unit_test(test_anything),
-        cmocka_unit_test(test_map_strangers),
+        cmocka_unit_test(test_damage),    cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_idle),      cmocka_unit_test(test_hangs_up),
+        cmocka_unit_test(test_endpoints), cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_strangers), cmocka_unit_test(test_map_lies),
+        cmocka_unit_test(test_anything),  cmocka_unit_test(test_map_strangers),
     };
     signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,8 @@
 #define PARTS_MOST 64
 /** Bytes that every machine has. */
 #define SMALL (UINT64_C(1) << 24)
+/** What is read of a socket beyond what is asked for, at most. */
+#define AHEAD_BYTES 16384
 
 struct flow_made *flow_made_create(size_t len)
 {
@@ -255,16 +257,53 @@ int flow_link_accept(int listener, struct flow_link **links, unsigned most)
 
 /* ---- receiving ---------------------------------------------------------- */
 
+/* Some of `len` bytes that are here already: how many. */
+static size_t take_ahead(struct flow_link *link, void *to, size_t len)
+{
+    size_t take = len < link->ahead_len ? len : link->ahead_len;
+    if (take > 0) {
+        memcpy(to, link->ahead + link->ahead_at, take);
+        link->ahead_at += take;
+        link->ahead_len -= take;
+    }
+    return take;
+}
+
+/* From whom it comes is known, so what comes behind it is as good: one system
+ * call for many small messages. */
+static ssize_t receive_ahead(struct flow_link *link, void *to, size_t len)
+{
+    if (link->proved && !link->ahead) {
+        link->ahead = malloc(AHEAD_BYTES); /* else without */
+    }
+    bool more = link->ahead && !link->enough;
+    struct iovec parts[2] = {{to, len}, {link->ahead, AHEAD_BYTES}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = more ? 2 : 1};
+    ssize_t got;
+    do {
+        got = recvmsg(link->fd, &message, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    link->drained = got < (ssize_t)(len + (more ? AHEAD_BYTES : 0));
+    if (got > (ssize_t)len) {
+        link->ahead_at = 0;
+        link->ahead_len = (size_t)got - len;
+        got = (ssize_t)len;
+    }
+    return got;
+}
+
 static int receive_some(struct flow_link *link, void *to, size_t len)
 {
-    ssize_t got;
+    size_t here = take_ahead(link, to, len);
+    if (here > 0) {
+        link->got += here;
+        return 1;
+    }
     int fault = poise_fault_check(POISE_FAULT_READ);
     if (fault != 0) {
         return -fault;
     }
-    do {
-        got = recv(link->fd, to, len, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
+    ssize_t got = receive_ahead(link, to, len);
     if (got == 0) {
         return -ECONNRESET;
     }
@@ -274,6 +313,11 @@ static int receive_some(struct flow_link *link, void *to, size_t len)
     link->got += (size_t)got;
     link->heard_ns = poise_clock_ns();
     return 1;
+}
+
+bool flow_link_has(const struct flow_link *link)
+{
+    return link->ahead_len >= sizeof(struct flow_head);
 }
 
 /* No block is larger than the memory of the machine; so nothing is allocated
@@ -341,6 +385,10 @@ int flow_link_receive(struct flow_link *link, const struct flow_self *self)
             code = 1;
         }
         if (code <= 0) {
+            if (link->ahead_len == 0) {
+                free(link->ahead); /* seldom: nothing more is there */
+                link->ahead = NULL;
+            }
             return code;
         }
     }
@@ -356,6 +404,8 @@ void flow_link_close(struct flow_link *link, void *owner)
     flow_queue_clear(&link->sending, owner);
     flow_handshake_free(link);
     free(link->in);
+    free(link->ahead);
     link->in = NULL;
-    link->got = 0;
+    link->ahead = NULL;
+    link->got = link->ahead_len = 0;
 }

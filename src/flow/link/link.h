@@ -187,6 +187,12 @@ struct flow_link {
     struct flow_head head; /**< what is being received */
     size_t got;            /**< bytes of head and payload */
     struct flow_made *in;  /**< the payload, owned */
+    /** What came behind that: `ahead_len` bytes from `ahead_at` on; owned. */
+    char *ahead;
+    size_t ahead_at, ahead_len;
+    bool drained; /**< when it was read last the socket had no more */
+    bool enough;  /**< set by who reads it: nothing is to be read ahead, others
+                       have their turn */
     uint64_t heard_ns, came_ns;
     uint64_t broke_ns; /**< of a node: when it broke; 0: it never did */
     struct flow_handshake *shake; /**< owned; NULL: none goes on */
@@ -239,6 +245,9 @@ void flow_links_tidy(struct flow_link **links);
  * themselves is handled; of it FLOW_HELLO comes out, when who called has done
  * so. */
 int flow_link_receive(struct flow_link *link, const struct flow_self *self);
+/** Whether the next message is here already, all or the begin of it: then
+ * receive it, for of what is here the socket says nothing more. */
+bool flow_link_has(const struct flow_link *link);
 void flow_link_close(struct flow_link *link, void *owner);
 
 /** A report is some 10 us of work for the map (`bench/run --case flow-many`), a

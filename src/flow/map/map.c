@@ -397,7 +397,10 @@ static int hung_up(struct map *map, unsigned id, int how)
 static int read_link(struct map *map, struct flow_link *link)
 {
     int code = 1;
-    for (int i = 0; i < EVENTS_MOST && code > 0 && link->fd >= 0; i++) {
+    for (int i = 0;
+         (i < EVENTS_MOST || flow_link_has(link)) && code > 0 && link->fd >= 0;
+         i++) {
+        link->enough = i >= EVENTS_MOST;
         code = flow_link_receive(link, &map->self);
         if (code == -ENOMEM) {
             return code;
@@ -417,7 +420,7 @@ static int read_link(struct map *map, struct flow_link *link)
             if (code < 0) {
                 return code;
             }
-            code = 1;
+            code = !link->drained || flow_link_has(link);
         }
     }
     return 0;

@@ -310,37 +310,58 @@ static int link_accept(struct flow_server *server)
     return code < 0 ? code : 0;
 }
 
+/* A message came: handle it, and those that came with it. The node is had.
+ * `count`: of this turn. */
+static int link_handle(struct flow_server *server, struct flow_link *link,
+                       unsigned *count)
+{
+    int code = 0, more;
+    server->node->now_ns = poise_clock_ns();
+    do {
+        /* Orders of the newest map that it knows, and of no older one. */
+        bool older = link == &server->map && link->turn < server->self.turn;
+        code = older ? 0 : flow_server_receive(server, link);
+        free(link->in);
+        link->in = NULL;
+        link->enough = ++*count >= EVENTS_MOST;
+        more = code == 0 && flow_link_has(link)
+                   ? flow_link_receive(link, &server->self)
+                   : 0;
+    } while (more > 0);
+    if (more == -ENOMEM) {
+        return more;
+    }
+    if (more < 0) {
+        link_broke(server, link);
+    }
+    return code == 0 ? flow_node_settle(server->node) : code;
+}
+
 /* All messages that are there, or some of them: others have their turn. */
 static int link_read(struct flow_server *server, struct flow_link *link)
 {
-    for (int i = 0; i < EVENTS_MOST && link->fd >= 0; i++) {
-        int code = flow_link_receive(link, &server->self);
-        if (code == 0) {
+    unsigned count = 0;
+    int code = 0;
+    link->enough = false;
+    while (code == 0 && count < EVENTS_MOST && link->fd >= 0) {
+        int came = flow_link_receive(link, &server->self);
+        if (came == 0) {
             return 0;
         }
         flow_node_lock(server->node);
-        if (code == -ENOMEM) {
-            flow_node_unlock(server->node);
-            return code;
-        }
-        if (code < 0) {
-            link_broke(server, link);
-            code = 0;
+        if (came > 0) {
+            code = link_handle(server, link, &count);
+        } else if (came == -ENOMEM) {
+            code = came;
         } else {
-            server->node->now_ns = poise_clock_ns();
-            /* Orders of the newest map that it knows, and of no older one. */
-            bool older = link == &server->map && link->turn < server->self.turn;
-            code = older ? 0 : flow_server_receive(server, link);
-            code = code == 0 ? flow_node_settle(server->node) : code;
+            link_broke(server, link);
         }
-        free(link->in);
-        link->in = NULL;
         flow_node_unlock(server->node);
-        if (code < 0) {
+        if (link->drained) {
             return code;
         }
     }
-    return 0;
+    return code;
 }
 
 static int link_flush(struct flow_server *server, struct flow_link *link,

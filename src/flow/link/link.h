@@ -71,7 +71,7 @@ enum flow_kind {
     FLOW_PUT,    /**< node to node: what was written for you; `extra` 1 + the
                     line to which it is to be kept */
     FLOW_COPY,   /**< node to node: keep this for me; `extra` as above */
-    FLOW_COPIED, /**< node to node: a copy came */
+    FLOW_COPIED, /**< node to node: `extra` copies came */
     FLOW_HANDED, /**< node to node: all for its epoch was put */
     FLOW_RESULT_KEPT, /**< map: it keeps `place` more results */
     /* In the map's log only, beside some of the above. */

@@ -28,6 +28,8 @@
 /** A message is as much work as the copying of so many bytes: a few
  * microseconds of locks, queues and system calls, at some GB/s. */
 #define MESSAGE_BYTES 8192
+/** So many bytes of copies are sent at once: more than what a wake-up costs. */
+#define COPIES_BYTES 262144
 /** Where a map is silent, look whether there is another one so often. */
 #define CONTACT_NS UINT64_C(200000000)
 /** Without a map, look for another one so often. */
@@ -51,8 +53,9 @@ static void server_wake(struct flow_server *server)
     }
 }
 
-int flow_server_send(struct flow_server *server, uint16_t to,
-                     struct flow_item *item)
+/* Whoever looks at queues next sends it. 1: it was put there; 0: to nobody. */
+static int put_into_queue(struct flow_server *server, uint16_t to,
+                          struct flow_item *item)
 {
     if (!item) {
         return -ENOMEM;
@@ -68,8 +71,17 @@ int flow_server_send(struct flow_server *server, uint16_t to,
         flow_server_count(server, &item->head);
         flow_queue_add(&server->out[to]->queue, item);
     }
-    server_wake(server);
-    return 0;
+    return 1;
+}
+
+int flow_server_send(struct flow_server *server, uint16_t to,
+                     struct flow_item *item)
+{
+    int code = put_into_queue(server, to, item);
+    if (code > 0) {
+        server_wake(server);
+    }
+    return code < 0 ? code : 0;
 }
 
 void flow_server_count(struct flow_server *server, const struct flow_head *head)
@@ -182,8 +194,16 @@ static int net_copy(struct flow_net *net, struct flow_block *block)
         if (item) {
             item->head.extra = (uint64_t)more->keep_to + 1;
             server->copies_sent++;
+            server->copies_bytes += item->head.len;
         }
-        code = flow_server_send(server, server->keepers[i], item);
+        code = put_into_queue(server, server->keepers[i], item);
+        code = code < 0 ? code : 0;
+    }
+    /* Nobody waits for a part of a line: the thread that sends is woken when
+     * all of it is there, and not for each block. */
+    if (server->copies_bytes > COPIES_BYTES || server->node->line_told) {
+        server->copies_bytes = 0;
+        server_wake(server);
     }
     /* Else the next line may need it as well, and it is to be kept longer. */
     more->copied = block->newest < INT64_MAX ? server->keepers_turn : 0;
@@ -556,6 +576,7 @@ static void serve(struct flow_server *server)
         flow_links_tidy(&server->in);
         flow_node_lock(server->node);
         code = code == 0 ? rings_serve(server) : code;
+        code = code == 0 ? flow_server_copied(server) : code;
         code = code == 0 ? look_for_map(server) : code;
         if (code == 0 && until_report_ms(server) == 0) {
             code = flow_server_report(server);
@@ -614,6 +635,7 @@ static void server_free(struct flow_server *server)
     free(server->handed);
     free(server->tally);
     free(server->told);
+    free(server->owed);
     free(server->files);
     free(server);
 }
@@ -677,11 +699,13 @@ static int server_create(const struct poise_flow_job *job,
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->tally);
     server->told = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->told);
+    server->owed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->owed);
     server->rings = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->rings);
     server->files = poise_alloc(job->file_count, sizeof *server->files);
     int code = server->out && server->at && server->alive && server->member &&
                        server->gone && server->handed && server->tally &&
-                       server->told && server->rings && server->files
+                       server->told && server->owed && server->rings &&
+                       server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {

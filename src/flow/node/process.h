@@ -62,6 +62,10 @@ struct flow_server {
     struct flow_file_report *files;    /**< [file_count] */
     uint64_t probe;                    /**< the map's newest */
     uint64_t copies_sent, copies_kept; /**< since the last epoch began */
+    uint64_t copies_bytes;             /**< of these, not known to be sent */
+    uint32_t *owed; /**< [POISE_FLOW_NODES_MOST] copies that came of a node,
+                         which was not told so yet, and of all nodes: */
+    uint32_t owed_all;
     uint16_t keepers[FLOW_COPIES];
     unsigned keeper_count;
     uint32_t keepers_turn; /**< counts changes of them */
@@ -115,6 +119,8 @@ int flow_server_handed(struct flow_server *server, uint16_t from);
 /** The map wants a line after version `line`, with copies on those nodes. */
 int flow_server_line(struct flow_server *server, int64_t line,
                      const uint16_t by[FLOW_COPIES]);
+/** Tell others that their copies came. */
+int flow_server_copied(struct flow_server *server);
 /** Whether this node has done its part of it. */
 bool flow_server_line_is_complete(const struct flow_server *server);
 /** Handle what was put off until this epoch. */

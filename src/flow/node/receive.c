@@ -75,13 +75,30 @@ static int receive_kept_block(struct flow_server *server,
 static int receive_copy(struct flow_server *server, struct flow_link *link,
                         const struct flow_key *key)
 {
-    struct flow_item *item = flow_item_create(FLOW_COPIED, NULL, 0);
-    int code = item ? receive_kept_block(server, link, key) : -ENOMEM;
-    if (code < 0) {
-        free(item);
-        return code;
+    int code = receive_kept_block(server, link, key);
+    if (code == 0) {
+        server->owed[link->peer]++;
+        server->owed_all++;
     }
-    return flow_server_send(server, link->peer, item);
+    return code;
+}
+
+int flow_server_copied(struct flow_server *server)
+{
+    int code = 0;
+    for (unsigned n = 0; code == 0 && server->owed_all > 0 && n < server->count;
+         n++) {
+        if (server->owed[n] > 0) {
+            struct flow_item *item = flow_item_create(FLOW_COPIED, NULL, 0);
+            if (item) {
+                item->head.extra = server->owed[n];
+            }
+            server->owed_all -= server->owed[n];
+            server->owed[n] = 0;
+            code = flow_server_send(server, (uint16_t)n, item);
+        }
+    }
+    return code;
 }
 
 static int receive_from_node(struct flow_server *server, struct flow_link *link)
@@ -89,7 +106,7 @@ static int receive_from_node(struct flow_server *server, struct flow_link *link)
     const struct flow_head *head = &link->head;
     struct flow_key key;
     if (head->kind == FLOW_COPIED) {
-        server->copies_kept++;
+        server->copies_kept += head->extra;
         server->due = server->due || flow_server_line_is_complete(server);
         return 0;
     }

@@ -175,6 +175,9 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head,
     server->gone[dead] = true;
     server->epoch = head->extra;
     server->copies_sent = server->copies_kept = 0;
+    /* Of the epoch before nobody counts them any more. */
+    memset(server->owed, 0, server->count * sizeof *server->owed);
+    server->owed_all = 0;
     if (server->out[dead]) {
         flow_link_close(server->out[dead], node);
     }

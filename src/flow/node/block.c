@@ -240,15 +240,22 @@ static bool is_kept(const struct flow_node *node,
 void flow_block_release(struct flow_node *node, struct flow_block *block)
 {
     uint64_t word = flow_life_word(&block->life);
-    if (flow_life_refs(word) > 0 || block->task ||
-        block->result == FLOW_RESULT_PENDING) {
+    if (block->result == FLOW_RESULT_PENDING) {
         return;
     }
     if (!block->gone) {
         if (is_kept(node, block)) {
             return;
         }
-        flow_life_set(&block->life, word & ~FLOW_LIFE_HELD);
+        /* Also while tasks have it in hand: whoever gives it back last, inside,
+         * frees it then. */
+        word &= ~FLOW_LIFE_HELD;
+        flow_life_set(&block->life, word);
+    }
+    if (flow_life_refs(word) > 0 || block->task) {
+        return;
+    }
+    if (!block->gone) {
         if (flow_life_uses(word) > 0) {
             return;
         }

@@ -172,7 +172,8 @@ class Profiles(unittest.TestCase):
 
     def test_disk(self):
         """A rank whose thread waits for the disk is not busy."""
-        profile, _ = self.profile("-V", "6", "--swap", "always")
+        profile, _ = self.profile("-V", "6", "--swap", "always",
+                                  "--scratch", self.folder)
         self.check(profile, 6)
         disk = sum(rank["disk_ns"] for rank in profile["ranks"])
         moving = sum(rank["moving_ns"] for rank in profile["ranks"])

@@ -261,6 +261,8 @@ struct poise_monitor_missing {
     uint64_t unplaced;   /**< parts that no place was there for: their call was
                             given up before, or memory is short */
     uint64_t mismatched; /**< calls in which ranks name different operations */
+    uint64_t pending; /**< of `incomplete`: those that have their place still,
+                         while a program runs most of them under way */
 };
 POISE_API void poise_monitor_missing(const struct poise_monitor *monitor,
                                      struct poise_monitor_missing *out);

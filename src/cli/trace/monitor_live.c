@@ -186,6 +186,12 @@ static void put_name(struct poise_buf *out, const char *name)
     poise_buf_escape(out, name, strlen(name));
 }
 
+static void put_count(struct poise_buf *out, uint64_t count, const char *what)
+{
+    poise_human_count(out, count);
+    poise_buf_printf(out, " %s%s", what, count == 1 ? "" : "s");
+}
+
 static void put_head(const struct monitor_live *live, int64_t now,
                      struct poise_buf *out)
 {
@@ -194,15 +200,22 @@ static void put_head(const struct monitor_live *live, int64_t now,
     poise_monitor_reader_source(live->reader, &source);
     poise_monitor_missing(live->monitor, &missing);
     poise_human_ns(out, (uint64_t)(now - live->start_ns));
-    poise_buf_printf(out, ": %d rank%s, ", source.size,
-                     source.size == 1 ? "" : "s");
-    poise_human_count(out, source.records);
-    poise_buf_puts(out, " records, ");
+    if (source.size == 0) {
+        poise_buf_puts(out, ": no rank has begun to record\n");
+        return;
+    }
+    poise_buf_puts(out, ": ");
+    put_count(out, (uint64_t)source.size, "rank");
+    poise_buf_puts(out, ", ");
+    put_count(out, source.records, "record");
+    poise_buf_puts(out, ", ");
     poise_human_count(out, missing.lost);
     poise_buf_puts(out, " lost, ");
-    poise_human_count(out, missing.incomplete + missing.unplaced +
-                               missing.mismatched);
-    poise_buf_puts(out, " calls left out\n");
+    put_count(out,
+              missing.incomplete - missing.pending + missing.unplaced +
+                  missing.mismatched,
+              "call");
+    poise_buf_puts(out, " left out\n");
 }
 
 /* A line for each: what others read. */

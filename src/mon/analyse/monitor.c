@@ -430,8 +430,9 @@ void poise_monitor_missing(const struct poise_monitor *monitor,
         const struct mon_calls *calls = &monitor->groups[i]->calls;
         for (unsigned k = 0; calls->size > 0 && k < monitor->options.calls_max;
              k++) {
-            out->incomplete += calls->pending[k].arrived > 0 &&
-                               calls->pending[k].arrived < calls->size;
+            out->pending += calls->pending[k].arrived > 0 &&
+                            calls->pending[k].arrived < calls->size;
         }
     }
+    out->incomplete += out->pending;
 }

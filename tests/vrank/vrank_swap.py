@@ -451,6 +451,30 @@ static void test(void)
         self.assertEqual((result.returncode, result.stdout), (0, "done\n"))
         self.assertIn("got no memory", result.stderr)
 
+    def test_limit_threads(self):
+        """Ranks whose threads keep them in memory are named as the reason."""
+        program = self.compile(HEAD + """
+#include <pthread.h>
+static void *nothing(void *arg) { return arg; }
+static void test(void)
+{
+    pthread_t thread;
+    int well, all;
+    pthread_create(&thread, NULL, nothing, NULL);
+    pthread_join(thread, NULL);
+    char *data = malloc(3000000);
+    if (data != NULL)
+        memset(data, rank, 3000000);
+    well = data != NULL;
+    MPI_Allreduce(&well, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check(all > 0 && all < size, "some of them have memory");
+}
+""", "-pthread")
+        result = self.ranks(32, program, "--memory", "24M")
+        self.assertEqual((result.returncode, result.stdout), (0, "done\n"),
+                         result.stderr)
+        self.assertIn("that started threads", result.stderr)
+
     def in_group(self, count, program):
         """In a memory control group of 40 MiB."""
         if run([LIMITED, "40M", "true"]).returncode != 0:

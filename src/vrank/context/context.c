@@ -439,14 +439,33 @@ static bool context_take(void *arg, size_t bytes)
 
 void context_refused(const struct heap *heap, size_t bytes)
 {
+    int kept = 0;
+    uint64_t held = 0;
+    char why[120] = "";
+
+    pthread_mutex_lock(&contexts->lock);
+    for (int i = 0; i < contexts->count; i++) {
+        const struct context *context = &contexts->items[i];
+        if (context->keeps_resident && !context->is_retired) {
+            kept++;
+            held += context->held + context->lease;
+        }
+    }
+    pthread_mutex_unlock(&contexts->lock);
+    if (kept > 0) {
+        snprintf(why, sizeof why,
+                 ". %d that started threads (OpenMP: OMP_NUM_THREADS=1) stay "
+                 "in memory, with %llu MiB",
+                 kept, (unsigned long long)held >> 20);
+    }
     vrank_say_once(
         VRANK_ONCE_MEMORY,
         "a virtual rank got no memory: it has %llu MiB, wants %llu more, "
         "and may have %llu, if the scratch folders have room; 'poise run "
-        "--context SIZE' changes that",
+        "--context SIZE' changes that%s",
         (unsigned long long)heap->allocated >> 20,
         (unsigned long long)(bytes >> 20) + 1,
-        (unsigned long long)contexts->plan.heap_bytes >> 20);
+        (unsigned long long)contexts->plan.heap_bytes >> 20, why);
 }
 
 /* What it leases is found anew when it is closed. */

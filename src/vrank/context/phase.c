@@ -98,7 +98,11 @@ static void trial_end(const struct context *context, struct phase *phase)
         }
     }
     phase->is_trial = false;
-    phase->trial_size = missed ? 1 : 2 * phase->trial_size;
+    if (missed) {
+        phase->trial_size = 1;
+    } else if (phase->trial_size < phase->words * 64) {
+        phase->trial_size *= 2;
+    }
     phase->trial = phase->uses + (missed ? PHASE_TRIAL : 1);
 }
 

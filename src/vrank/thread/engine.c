@@ -171,7 +171,7 @@ void vrank_say(const char *line)
 void vrank_say_once(enum vrank_once what, const char *fmt, ...)
 {
     uint32_t bit = UINT32_C(1) << what;
-    char line[240];
+    char line[400];
     va_list args;
     if (vrank_engine == NULL ||
         (__atomic_fetch_or(&vrank_engine->said, bit, __ATOMIC_RELAXED) & bit) !=

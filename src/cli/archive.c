@@ -23,46 +23,44 @@ enum when { AUTO, ALWAYS, NEVER };
 static const char *const whens[] = {"auto", "always", "never", NULL};
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "What is done"},
-    {POISE_OPTION_FLAG, 'x', "extract", .help = "make what is in IN below DST",
+    {POISE_OPTION_HEADING, .help = "What to do"},
+    {POISE_OPTION_FLAG, 'x', "extract", .help = "extract IN below DST",
      .offset = offsetof(struct values, extract)},
-    {POISE_OPTION_FLAG, 't', "list", .help = "print the names in IN",
+    {POISE_OPTION_FLAG, 't', "list", .help = "list the names in IN",
      .offset = offsetof(struct values, list)},
-    {POISE_OPTION_HEADING, .help = "What goes in, or comes out"},
+    {POISE_OPTION_HEADING, .help = "What goes in and comes out"},
     {POISE_OPTION_INT, .name = "parts", .arg = "N",
-     .help = "N files OUT.0, OUT.1, ... instead of one OUT (default: 1, or "
-             "one for each process)",
+     .help = "write N files OUT.0, OUT.1, ... instead of one OUT (default: "
+             "1, or one for each process)",
      .offset = offsetof(struct values, parts), .min = 1, .max = 100000},
     {POISE_OPTION_ENUM, .name = "zstd", .arg = "WHEN", .implied = "always",
-     .help = "compress by Zstandard: always, never, or auto: if OUT ends in "
-             ".zst or .tzst (default: auto); -x and -t find out themselves",
+     .help = "compress with Zstandard: always, never, or auto: if OUT ends "
+             "in .zst or .tzst (default: auto); -x and -t detect it",
      .offset = offsetof(struct values, zstd), .choices = whens},
     {POISE_OPTION_INT, .name = "level", .arg = "N",
-     .help = "compress at this level of Zstandard, 1 to 19 (default: 3, if at "
-             "all)",
+     .help = "Zstandard level, 1 to 19 (default: 3)",
      .offset = offsetof(struct values, level), .min = 1, .max = 19},
     {POISE_OPTION_FLAG, .name = "one-file-system",
      .help = "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
     {POISE_OPTION_FLAG, .name = "owner",
-     .help = "keep user and group, as numbers, as far as this is allowed "
-             "(default: yes)",
+     .help = "keep user and group, as numbers, where you may (default: yes)",
      .offset = offsetof(struct values, owner)},
     {POISE_OPTION_FLAG, .name = "xattrs",
      .help = "keep extended attributes and access lists (default: yes)",
      .offset = offsetof(struct values, xattrs)},
     {POISE_OPTION_ENUM, .name = "fsync", .arg = "WHAT", .implied = "file",
-     .help = "be safe against a loss of power: file: each part, or each "
-             "extracted file, before it has its name; tree: all of it, at the "
-             "end (default: none)",
+     .help = "survive a loss of power: file: sync each part, or each "
+             "extracted file, before it gets its name; tree: sync "
+             "everything at the end (default: none)",
      .offset = offsetof(struct values, fsync), .choices = poise_sync_names},
     CLI_WHERE_OPTION(struct values, where),
-    {POISE_OPTION_HEADING, .help = "What is printed"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_FLAG, '0', "null", .help = "end listed names with NUL",
      .offset = offsetof(struct values, null_ended)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print the totals as JSON",
      .offset = offsetof(struct values, json)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
@@ -71,36 +69,37 @@ static const struct poise_option options[] = {
 const struct poise_command cli_archive_command = {
     .name = "archive",
     .operands = "SRC... OUT | -x IN DST [NAME]... | -t IN",
-    .summary = "write trees into tar archives and back, in parallel",
+    .summary = "write and extract tar archives of trees, in parallel",
     .description =
-        "Writes all SRC into OUT, a POSIX (pax) archive that tar reads, by "
-        "several threads at a time. With --parts, or under mpirun, it has "
-        "several parts, each an archive of its own; of all of them 'cat "
-        "OUT.[0-9]* | tar -xi --delay-directory-restore' makes the tree. "
-        "Beside it lies OUT.index, which says where "
-        "each member is and what it hashes to: keep it with the archive. All "
-        "of it appears when it is whole.\n\n"
-        "-x extracts IN (a part's name without its number) below DST, in "
-        "parallel: all, or members called NAME, as -t prints them, and what "
-        "is below them. So it does archives of tar, without an index. Nothing "
-        "is "
-        "made outside DST: names with '..' are refused, '/' in front is "
-        "dropped, symbolic links are not followed. Damaged members are "
-        "reported and left out.\n\n"
-        "Kept are types, permissions, owners as numbers, times to the "
-        "nanosecond, extended attributes and access lists, hard links, holes. "
-        "Names of one inode lie in one part.",
+        "Writes all SRC into OUT, a POSIX (pax) archive that tar "
+        "reads, with several threads. With --parts, or under mpirun, "
+        "there are several parts, each an archive by itself; 'cat "
+        "OUT.[0-9]* | tar -xi --delay-directory-restore' unpacks all "
+        "of them. OUT.index says where each member lies and has its "
+        "hash: keep it with the archive. Files appear when they are "
+        "complete.\n\n"
+        "-x extracts IN (without a part's number) below DST, in "
+        "parallel: everything, or the members called NAME, as -t "
+        "prints them, and what is below them. Archives of tar, without "
+        "an index, work too. Nothing is made outside DST: names with "
+        "'..' are refused, a leading '/' is dropped, symbolic links "
+        "are not followed. Damaged members are reported and left out.\n\n"
+        "Types, permissions, owners as numbers, modification times, "
+        "extended attributes, access lists, hard links and holes are "
+        "kept. All names of a hard-linked file lie in one part.",
     .options = options,
-    .examples = "poise archive /data /archive/data.tar\tone archive\n"
-                "mpirun -n 8 poise archive /data /archive/data.tar\teight "
-                "parts\n"
-                "poise archive -x /archive/data.tar /restored\tand back\n"
-                "poise archive -x /archive/data.tar . data/report\tone file, "
-                "or directory\n"
-                "poise archive /data old.tar --where -mtime +365\twhat is "
-                "older than a year\n",
-    .exits = "0\tall of it\n1\tsome of it failed\n2\twrong use\n"
-             "3\tthe machine lacks something\n",
+    .examples = "poise archive /data /archive/data.tar\twrite one archive\n"
+                "mpirun -n 8 poise archive /data /archive/data.tar\twrite "
+                "eight parts\n"
+                "poise archive -x /archive/data.tar /restored\textract it\n"
+                "poise archive -x /archive/data.tar . data/report\textract one "
+                "file or directory\n"
+                "poise archive /data old.tar --where -mtime +365\tarchive what "
+                "is older than a year\n",
+    .exits = "0\teverything was done\n"
+             "1\tsome of it failed\n"
+             "2\twrong use\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 struct sink {

@@ -13,7 +13,7 @@
 static const char examples_cc[] =
     "poise cc -O2 -o prog prog.c\tcompile and link a program\n"
     "./configure CC='poise cc'\ta project with a configure script\n"
-    "poise run -v 64 ./prog\trun it as 64 ranks\n";
+    "poise run -V 64 ./prog\trun it with 64 ranks\n";
 static const char examples_cxx[] =
     "poise c++ -O2 -o prog prog.cc\tcompile and link a program\n"
     "cmake -DCMAKE_CXX_COMPILER=poise-c++ .\ta project that is built by "
@@ -29,16 +29,15 @@ static const char exits[] = "N\twhat the compiler exits with\n"
 static const struct poise_option options[] = {{POISE_OPTION_END}};
 
 #define ABOUT                                                                  \
-    "The words are the compiler's own; those that make a program of virtual "  \
-    "ranks are put behind them. -show (or -showme) prints the command line "   \
-    "instead of running it, -showme:compile and -showme:link print what is "   \
-    "added. The program is a shared object that can also be run by itself, "   \
-    "as one rank.\n\n"                                                         \
-    "-fstack-clash-protection is among what is added: frames larger than the " \
-    "guard below a rank's stack are touched page by page, and found by it. "   \
-    "Large frames in libraries that were compiled without it are found when "  \
-    "the program starts, but not what alloca and arrays of variable length "   \
-    "take there: compile libraries with it, too.\n\n"
+    "Takes the compiler's own words and adds what a program of "               \
+    "virtual ranks needs. -show (or -showme) prints the command "              \
+    "line instead of running it; -showme:compile and -showme:link "            \
+    "print what is added. The program also runs by itself, as one "            \
+    "rank.\n\n"                                                                \
+    "It adds -fstack-clash-protection, so that a stack that "                  \
+    "overflows is noticed. Compile libraries with it, too: without "           \
+    "it their large frames are found when the program starts, but "            \
+    "not what alloca and variable-length arrays take.\n\n"
 
 const struct poise_command cli_cc_command = {
     .name = "cc",
@@ -46,8 +45,8 @@ const struct poise_command cli_cc_command = {
     .summary = "compile a C program of MPI for virtual ranks",
     .description =
         ABOUT "The compiler is gcc, or what the environment variable "
-              "POISE_CC names. Also called poise-cc, for those who take "
-              "no compiler of two words.",
+              "POISE_CC names. Also called poise-cc, for build systems that "
+              "want a compiler of one word.",
     .options = options,
     .examples = examples_cc,
     .exits = exits,
@@ -59,8 +58,8 @@ const struct poise_command cli_cxx_command = {
     .summary = "compile a C++ program of MPI for virtual ranks",
     .description =
         ABOUT "The compiler is g++, or what the environment variable "
-              "POISE_CXX names. Also called poise-c++, for those who take "
-              "no compiler of two words.",
+              "POISE_CXX names. Also called poise-c++, for build systems "
+              "that want a compiler of one word.",
     .options = options,
     .examples = examples_cxx,
     .exits = exits,
@@ -72,11 +71,11 @@ const struct poise_command cli_fort_command = {
     .summary = "compile a Fortran program of MPI for virtual ranks",
     .description =
         ABOUT "The compiler is gfortran, or what the environment variable "
-              "POISE_FC names. Also called poise-fort, for those who take "
-              "no compiler of two words. Programs say include 'mpif.h', or "
-              "use mpi; COMMON, SAVE and the data of modules are each rank's "
-              "own. mpi_f08, files and error handlers of the program's own are "
-              "not there: what is missing fails to link.",
+              "POISE_FC names. Also called poise-fort, for build systems "
+              "that want a compiler of one word. Programs may include "
+              "'mpif.h' or use mpi; COMMON, SAVE and module data are private "
+              "to each rank. mpi_f08, files and the program's own error "
+              "handlers are not supported: such a program fails to link.",
     .options = options,
     .examples = examples_fort,
     .exits = exits,

@@ -21,20 +21,21 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "mpi", .arg = "NAME",
-     .help = "ompi or mpich (default: whose launcher started this)",
+     .help = "ompi or mpich (default: that of the launcher)",
      .offset = offsetof(struct values, mpi)},
     {POISE_OPTION_STRING, .name = "tree", .arg = "TREE",
-     .help = "a shape, or a tree file (POISE_TREE)",
+     .help = "the tree to use: the tree to use: a shape, or a tree file "
+             "(POISE_TREE)",
      .offset = offsetof(struct values, tree)},
     {POISE_OPTION_STRING, .name = "rules", .arg = "FILE",
-     .help = "make call sites of MPI_Allreduce conditional as it says "
+     .help = "make calls of MPI_Allreduce conditional by these rules "
              "(POISE_COLL_RULES)",
      .offset = offsetof(struct values, rules)},
     {POISE_OPTION_STRING, .name = "record", .arg = "FILE",
-     .help = "write there what rules could be made of (POISE_COLL_RECORD)",
+     .help = "write suggestions for rules to FILE (POISE_COLL_RECORD)",
      .offset = offsetof(struct values, record)},
     {POISE_OPTION_FLAG, .name = "stats",
-     .help = "count the collectives when MPI is finalised "
+     .help = "print how many collectives there were at MPI_Finalize "
              "(POISE_COLL_REPORT)",
      .offset = offsetof(struct values, stats)},
     CLI_RENAMED(POISE_OPTION_FLAG, 0, "report", NULL, "--stats", struct values,
@@ -48,27 +49,28 @@ const struct poise_command cli_coll_command = {
     .operands = "PROGRAM [ARGUMENT...]",
     .summary = "run a rank of an MPI program with Poise's collectives",
     .description =
-        "Stands before the program in the launcher's command line, and puts "
-        "the preload of the launcher's MPI in front of it. The program stays "
-        "as it is, but must be dynamically linked.\n\n"
-        "A rules file has a line for each call site whose result only serves "
-        "a test:\n\n"
+        "Put it before the program in the launcher's command line: it "
+        "preloads Poise's collectives for the launcher's MPI. The "
+        "program is not changed, but must be dynamically linked.\n\n"
+        "A rules file has a line for each call whose result is only "
+        "compared with a constant:\n\n"
         "  allreduce MODULE+0xOFFSET OP TYPE TEST CONSTANT [SIGN]\n\n"
-        "OP is sum, min or max, TYPE double or int64, TEST one of > >= < <= "
-        "==, SIGN not-negative or not-positive, if all that is contributed is. "
-        "A site of several (POISE_SITES) then does not wait for the others "
-        "where its own values decide. Such a call is no barrier, and what it "
-        "returns early is not the result, but compares as that does. '#' "
-        "begins a comment. --record writes a file of suggestions.",
+        "OP is sum, min or max, TYPE double or int64, TEST one of > >= "
+        "< <= ==, SIGN not-negative or not-positive, if all "
+        "contributed values are. With several sites (POISE_SITES) a "
+        "site then does not wait for the others when its own values "
+        "decide. Such a call is no barrier; what it returns early is "
+        "not the result, but compares like it. '#' begins a comment. "
+        "--record writes a file of suggestions.",
     .options = options,
     .examples =
-        "mpirun -n 8 poise coll ./prog\tits collectives over trees\n"
+        "mpirun -n 8 poise coll ./prog\tuse Poise's collectives\n"
         "mpirun -n 8 poise coll --record r.txt ./prog\tfind candidates\n"
-        "mpirun -n 8 poise coll --rules r.txt ./prog\tuse them\n",
+        "mpirun -n 8 poise coll --rules r.txt ./prog\tuse these rules\n",
     .exits = "N\tthe program's own status\n"
-             "2\ta tree, sites, a topology, rules or a limit that was asked "
-             "for cannot be used; the whole job ends\n"
-             "125\tPoise itself failed: no MPI's launcher, no preload\n"
+             "2\ta tree, sites, topology, rules or limit cannot be used; "
+             "the whole job ends\n"
+             "125\tPoise itself failed: no MPI launcher, or no preload\n"
              "126\tthe program cannot be run, or is statically linked\n"
              "127\tthere is no such program\n",
 };

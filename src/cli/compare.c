@@ -30,13 +30,13 @@ static const char *const format_names[] = {"auto", "text", "jsonl", "sqlite",
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is compared"},
     {POISE_OPTION_LIST, .name = "metadata", .arg = "NAME[,NAME...]",
-     .help = "of mode, owner, times, xattrs (also access lists) and links "
-             "(which names belong to one file), or all (default), or none",
+     .help = "which metadata to compare: mode, owner, times, xattrs (with "
+             "access lists), links (hard links), all or none (default: all)",
      .offset = offsetof(struct values, metadata)},
     {POISE_OPTION_ENUM, .name = "content", .arg = "NAME",
-     .help = "how files of one size are compared: bytes (default), hash (each "
-             "read without a break, and hashes of 64 bits compared; the first "
-             "byte that differs is not told), size (not at all)",
+     .help = "how to compare files of the same size: bytes; hash (64 bits; "
+             "reads each file in one go, does not tell which byte differs); "
+             "or size (not at all) (default: bytes)",
      .offset = offsetof(struct values, content),
      .choices = poise_compare_content_names},
     {POISE_OPTION_FLAG, .name = "sizes-only", .help = "--content size",
@@ -45,29 +45,29 @@ static const struct poise_option options[] = {
      .help = "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
     CLI_WHERE_OPTION(struct values, where),
-    {POISE_OPTION_HEADING, .help = "What comes out"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_FLAG, .name = "json",
-     .help = "print differences as JSON, one a line, and the totals last",
+     .help = "print JSON, one line for each difference, then the totals",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_STRING, 'o', "output", "FILE",
-     .help = "write the differences into FILE",
+     .help = "write the differences to FILE",
      .offset = offsetof(struct values, output)},
     {POISE_OPTION_ENUM, .name = "format", .arg = "NAME",
-     .help = "of FILE (default: by the ending of its name, else text)",
+     .help = "format of FILE (default: by the ending of its name, else text)",
      .offset = offsetof(struct values, format), .choices = format_names},
-    {POISE_OPTION_FLAG, '0', "null", .help = "end lines of text with NUL",
+    {POISE_OPTION_FLAG, '0', "null", .help = "end lines with NUL",
      .offset = offsetof(struct values, null_ended)},
     {POISE_OPTION_FLAG, 'q', "quiet",
-     .help = "print no differences, and end at the first one",
+     .help = "print nothing, and stop at the first difference",
      .offset = offsetof(struct values, quiet)},
     {POISE_OPTION_FLAG, .name = "stats",
-     .help = "say at the end on stderr how many entries were compared, and "
-             "differ in what",
+     .help = "print on stderr at the end how many entries were compared and "
+             "how many differ",
      .offset = offsetof(struct values, stats)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write a page of plots and tables, HTML, into FILE",
+     .help = "write write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
@@ -78,28 +78,28 @@ const struct poise_command cli_compare_command = {
     .operands = "A B",
     .summary = "find what differs between two trees, as diff -rq does",
     .description =
-        "Prints one line for each entry that differs: in what, a tab, its path "
-        "below A and B, and where there is more to say a tab and that. What "
-        "only A has is missing, what only B has is extra; what is below such a "
-        "directory is not listed. Entries of one type are compared by size and "
-        "data, where symbolic links lead, permissions, owner, time of "
-        "modification, extended attributes, and by which names are one "
-        "file.\n\n"
-        "A may be an inventory of B that 'poise walk -o' wrote, in any "
-        "format: then the differences are what changed since, as far as "
-        "sizes and metadata tell.\n\n"
+        "Prints one line for each difference: what differs, a tab, the "
+        "path, and details behind another tab. 'missing' is only in A, "
+        "'extra' only in B; what lies below such a directory is not "
+        "listed. Entries are compared by type, size and content, "
+        "target of symbolic links, permissions, owner, modification "
+        "time, extended attributes and hard links.\n\n"
+        "A may be an inventory of B that 'poise walk -o' wrote: then "
+        "you see what changed since, as far as sizes and times tell.\n\n"
         "Lines come in no particular order. A and B may be links to "
-        "directories; below them no link is followed. What cannot be compared "
-        "is reported on stderr, and the rest goes on; so is a file that "
-        "changes each time it is read.",
+        "directories; links below them are not followed. What cannot "
+        "be compared is reported on stderr, as is a file that changes "
+        "each time it is read; the rest goes on.",
     .options = options,
     .examples = "poise compare /data /copy\tis the copy like the data?\n"
-                "poise compare --metadata none a b\tnames, types and contents, "
-                "as diff -rq does\n"
-                "poise compare -o d.sqlite a b\tto be queried\n"
+                "poise compare --metadata none a b\tcompare names, types and "
+                "contents, as diff -rq does\n"
+                "poise compare -o d.sqlite a b\twrite a database, to query "
+                "with SQL\n"
                 "poise compare monday.sqlite /data\twhat changed since 'poise "
                 "walk -o monday.sqlite /data'\n"
-                "mpirun -n 16 poise compare -q a b\tonly the exit code\n",
+                "mpirun -n 16 poise compare -q a b\tset the exit code only, "
+                "with 16 ranks\n",
     .exits = "0\tno difference\n1\tdifferences\n2\tsomething could not be "
              "compared, or wrong use\n",
 };

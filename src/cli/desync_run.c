@@ -16,13 +16,13 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_FLOW_OPTIONS(struct values, flow),
     CLI_FLOW_SHARES(struct values, flow),
-    {POISE_OPTION_HEADING, .help = "Words"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write an HTML page: what each process did and when, who computed "
-             "which blocks",
+     .help = "write a page (HTML): what each process did and when, who "
+             "computed which blocks",
      .offset = offsetof(struct values, report)},
     CLI_FLOW_WORDS(struct values, flow),
     CLI_COMMON_OPTIONS(struct values, common),
@@ -34,23 +34,26 @@ const struct poise_command cli_desync_run_command = {
     .operands = "JOB [ARGUMENT]...",
     .summary = "run a program of versioned blocks on unequal nodes",
     .description =
-        "JOB is a shared object that defines poise_flow_open, declared in "
-        "<poise/flow.h>: it says what blocks there are, what each of them "
-        "needs, and how it is computed. Words behind JOB are for the program; "
-        "options of poise stand before it.\n\n"
-        "Nodes are processes of this host, of those that --hosts names, or of "
-        "a "
-        "launcher (srun, mpirun). One that dies is replaced by "
-        "the others, which compute its part again from the last copies that "
-        "nodes keep for each other (see --replicate-every). One that gets "
-        "SIGTERM hands its blocks over before it ends. With --log, the command "
-        "itself may die, too.",
+        "JOB is a shared object that defines poise_flow_open (see "
+        "<poise/flow.h>): it says which blocks there are, what each "
+        "needs, and how to compute it. Put options of poise before "
+        "JOB; ARGUMENTs are for the job. 'man poise_flow.h' describes "
+        "the interface.\n\n"
+        "Nodes are processes of this host, of the hosts in --hosts, or "
+        "of a launcher (srun, mpirun). When a node dies the others "
+        "compute its part again, from copies that nodes keep for each "
+        "other (see --replicate-every). A node that gets SIGTERM hands "
+        "its blocks over before it ends. With --log, you can restart "
+        "the command itself if it dies.",
     .options = options,
-    .examples =
-        "cc -O2 -shared -fPIC -o jump.so jump.c\tan example of Poise's\n"
-        "poise desync run -n 4 ./jump.so 100000\tfour processes\n",
-    .exits = "0\tdone\n1\tnot done\n2\twrong use\n"
-             "3\tthe machine lacks something\n",
+    .examples = "cc -O2 -shared -fPIC -o jump.so jump.c\tcompile jump.c, one "
+                "of Poise's examples\n"
+                "poise desync run -n 4 ./jump.so 100000\trun it on four "
+                "processes\n",
+    .exits = "0\tdone\n"
+             "1\tit failed\n"
+             "2\twrong use\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 static int load(const char *path,

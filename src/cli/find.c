@@ -20,11 +20,11 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "parallel",
-     .help = "run commands of -exec several at a time and in any order, the "
-             "output of each kept whole; -quit stops at any match",
+     .help = "run commands of -exec several at a time and in any order; the "
+             "output of each stays together; -quit stops at any match",
      .offset = offsetof(struct values, parallel)},
     {POISE_OPTION_FLAG, .name = "sorted",
-     .help = "go through each directory by name, one entry at a time",
+     .help = "visit the entries of each directory by name, one at a time",
      .offset = offsetof(struct values, sorted)},
     CLI_ENGINE_OPTIONS(struct values, engine, 0),
     CLI_COMMON_OPTIONS(struct values, engine.common),
@@ -36,25 +36,24 @@ const struct poise_command cli_find_command = {
     .operands = "[-H|-L|-P] [PATH]... [EXPRESSION]",
     .summary = "find entries of trees, with GNU find's expressions",
     .description =
-        "Evaluates EXPRESSION for every entry below each PATH (default: the "
-        "current directory) and prints the paths for which it is true, in no "
-        "particular order (PATHs that are no directories: in theirs). What has "
-        "effects that may be seen elsewhere, as "
-        "commands, -quit, or -delete together with anything printed, is done "
-        "one entry at a time in the order of GNU find; threads read ahead "
-        "where reading is slow, but for -L, and what a command may have "
-        "changed is read again. Tests and actions have "
-        "GNU find's names and "
-        "meanings. Options of poise stand before all else, each as one word "
-        "(--threads=4); -H (follow symbolic links that are PATHs), -L (all "
-        "of them) and -P (none, the default) before the first PATH.",
+        "Evaluates EXPRESSION for every entry below each PATH "
+        "(default: the current directory) and prints the paths for "
+        "which it is true, in no particular order: add '| sort' where "
+        "the order matters.\n\n"
+        "Tests and actions have GNU find's names and meanings. Put "
+        "options of poise first, each as one word (--threads=4), and "
+        "-H (follow PATHs that are symbolic links), -L (follow all "
+        "links) or -P (follow none, the default) before the first PATH.\n\n"
+        "An expression that runs commands, uses -quit, or deletes and "
+        "prints is evaluated one entry at a time, in GNU find's order; "
+        "threads read ahead where reading is slow.",
     .options = options,
     .examples =
         "poise find /data -type f -size +1G\tlarge files\n"
         "poise find /data -name '*.tmp' -mtime +30 -delete\tremove old ones\n",
-    .exits = "0\tall was read, all commands succeeded\n"
+    .exits = "0\teverything was read, and all commands succeeded\n"
              "1\tsomething failed, or wrong use\n"
-             "3\tthe machine lacks something\n",
+             "3\tthis machine lacks something that is needed\n",
 };
 
 /* The output of a run. */

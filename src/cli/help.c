@@ -38,17 +38,19 @@ const struct poise_command cli_help_command = {
 const struct poise_command cli_version_command = {
     .name = "version",
     .summary = "print the version",
-    .description = "Also which libraries this build was made without, and what "
-                   "there is not for want of them.",
+    .description =
+        "Also lists the libraries that this build lacks, and what does "
+        "not work without them.",
     .options = plain_options,
 };
 const struct poise_command cli_completion_command = {
     .name = "completion",
     .operands = "bash|zsh|fish",
     .summary = "print a completion script for a shell",
-    .description = "For bash, to try it:\n\n"
+    .description = "Try it in bash:\n\n"
                    "    . <(poise completion bash)\n\n"
-                   "'make install' puts the scripts where the shells look.",
+                   "The packages and 'make install' put the scripts where the "
+                   "shells look for them.",
     .options = plain_options,
 };
 const struct poise_command cli_man_command = {
@@ -78,7 +80,8 @@ static const struct poise_command *command_named(const char *user, int count,
         cli_say(user, "no subcommand '%s'; 'poise help' lists them", words[0]);
         return NULL;
     }
-    if (used < count) {
+    /* The page of wan explains its words. */
+    if (used < count && found->command != &cli_wan_command) {
         cli_say(user, "takes at most one subcommand");
         return NULL;
     }
@@ -96,25 +99,29 @@ static int program_page(int (*write)(const struct poise_command *command,
         .summary = "data-intensive work, run evenly on every core of a machine "
                    "or cluster",
         .options = plain_options,
-        .exits = "0\tall done\n1\tsome of it failed\n2\twrong use\n"
-                 "3\tthe machine lacks something\n",
+        .exits = "0\tall done\n"
+                 "1\tsome of it failed\n"
+                 "2\twrong use\n"
+                 "3\tthis machine lacks something that is needed\n",
     };
     int code;
 
     poise_buf_puts(&text,
-                   "Run plainly, it uses threads. Under mpirun, mpiexec or "
-                   "srun the ranks work together, with Open MPI or MPICH, "
-                   "whichever the launcher belongs to.\n\n"
-                   "The subcommands are:\n\n");
+                   "Run a command as it is and it uses all cores of this "
+                   "machine. Put mpirun or srun in front and its ranks work "
+                   "together, with Open MPI or MPICH.\n\n"
+                   "'poise help SUBCOMMAND' explains one of these:");
     for (size_t i = 0; cli_commands[i].command; i++) {
         const struct poise_command *command = cli_commands[i].command;
 
+        if (cli_commands[i].heading) {
+            poise_buf_printf(&text, "\n\n  %s", cli_commands[i].heading);
+        }
         if (listed(command)) {
-            poise_buf_printf(&text, "    %-13s%s\n", command->name,
+            poise_buf_printf(&text, "\n    %-13s%s", command->name,
                              command->summary);
         }
     }
-    poise_buf_puts(&text, "\n'poise help SUBCOMMAND' explains one of them.");
     program.description = poise_buf_str(&text);
     code = text.error ? text.error : write(&program, out);
     poise_buf_free(&text);

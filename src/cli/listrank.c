@@ -20,39 +20,39 @@ struct values {
 #define NOT_GIVEN UINT64_MAX
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "What is ranked"},
+    {POISE_OPTION_HEADING, .help = "What to do"},
     {POISE_OPTION_STRING, 'w', "weights", "FILE",
-     .help = "distances of the nodes from their successors, numbers of 64 bits "
+     .help = "distances of the nodes from their successors, 64-bit numbers "
              "(default: 1 each)",
      .offset = offsetof(struct values, weights)},
     {POISE_OPTION_FLAG, .name = "check",
-     .help = "do not rank: see whether OUT holds the ranks of IN",
+     .help = "do not rank; check that OUT holds the ranks of IN",
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_FLAG, 'c', .renamed = "--check",
      .offset = offsetof(struct values, check)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_EXTMEM_OPTIONS(struct values, disk),
     CLI_PROGRESS_OPTION(struct values, progress),
     CLI_EXTMEM_RENAMED(struct values, disk),
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "a page of plots and tables (HTML)",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
-     .help = "write lists of N nodes into the one file named; N may end in K, "
+     .help = "write lists of N nodes into the named file; N may end in K, "
              "M, G, ... as sizes do",
      .offset = offsetof(struct values, generate)},
     {POISE_OPTION_BYTES, .name = "lists", .arg = "N",
-     .help = "that many, of about the same length (default: 1)",
+     .help = "make N lists, of about the same length (default: 1)",
      .offset = offsetof(struct values, lists)},
     {POISE_OPTION_ENUM, .name = "pattern", .arg = "NAME",
-     .help = "how they go through the file (default: random)",
+     .help = "how the lists go through the file (default: random)",
      .offset = offsetof(struct values, pattern),
      .choices = poise_listrank_pattern_names},
     {POISE_OPTION_INT, .name = "seed", .arg = "N",
-     .help = "start of the random order (default: 1)",
+     .help = "seed of the random order (default: 1)",
      .offset = offsetof(struct values, seed), .min = 0, .max = INT64_MAX},
-    {POISE_OPTION_HEADING, .help = "Words"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -62,34 +62,34 @@ const struct poise_command cli_listrank_command = {
     .operands = "IN [OUT]",
     .summary = "rank the nodes of linked lists by how far the end is",
     .description =
-        "IN holds a number of 64 bits for each node: the index of its "
-        "successor. The last node of a list is its own successor (or has "
-        "2^64-1); there may be any number of lists. OUT gets a number of 64 "
-        "bits for each node: how many links, or what sum of weights, it is "
-        "from the last one of its list.\n\n"
-        "With memory for 17 bytes a node, threads walk the list in memory from "
-        "many random nodes at a time. With less, nodes are bridged out piece "
-        "by piece of the file, by sequential reads and writes only; scratch "
-        "files, which have no names, take up to 28 bytes a node.\n\n"
-        "Started by mpirun or the like on one machine, the first process does "
-        "it, with the threads of all. On several machines the processes do it "
-        "together if their memory is enough together, else the first one does "
-        "it alone.\n\n"
-        "IN and OUT may be -, standard input and output, and so may be that of "
-        "--weights. What is no file, as a pipe, is first copied into a scratch "
-        "file; processes on several machines cannot share it.\n\n"
-        "A node with two predecessors, a cycle, a successor past the end are "
-        "errors that name the node; OUT then does not appear.",
+        "IN holds a 64-bit number for each node: the index of its "
+        "successor. The last node of a list is its own successor (or "
+        "has 2^64-1); there may be any number of lists. OUT gets a "
+        "64-bit number for each node: how many links, or what sum of "
+        "weights, lie between it and the last node of its list.\n\n"
+        "With 17 bytes of memory for each node, threads walk the list "
+        "in memory from many random nodes at once. With less, it works "
+        "on pieces of the file, with sequential reads and writes only; "
+        "scratch files take up to 28 bytes for each node.\n\n"
+        "Under mpirun on one machine, the first process does it with "
+        "the threads of all. On several machines the processes share "
+        "the work if their memory is enough together; otherwise the "
+        "first one does it alone.\n\n"
+        "IN, OUT and the FILE of --weights may be -, standard input or "
+        "output. A pipe is first copied into a scratch file, which "
+        "processes on several machines cannot share.\n\n"
+        "A node with two predecessors, a cycle, or a successor past "
+        "the end is an error that names the node; then there is no OUT.",
     .options = options,
-    .examples =
-        "poise listrank list ranks\tin memory if it fits\n"
-        "poise listrank --memory 64M --scratch /a,/b list ranks\tif it does "
-        "not\n"
-        "poise listrank --generate 1M --lists 3 list\ttest data\n"
-        "poise listrank --check list ranks\tare the ranks right?\n",
-    .exits = "0\tdone; with --check: they are\n"
-             "1\tnot done, the list is none, or its ranks are wrong\n"
-             "2\twrong use\n3\tthe machine lacks something\n",
+    .examples = "poise listrank list ranks\trank a list, in memory if it fits\n"
+                "poise listrank --memory 64M --scratch /a,/b list ranks\twith "
+                "64 MiB of memory and two scratch disks\n"
+                "poise listrank --generate 1M --lists 3 list\tmake test data\n"
+                "poise listrank --check list ranks\tcheck the ranks\n",
+    .exits = "0\tdone; with --check: the ranks are right\n"
+             "1\tit failed, IN is not a list, or its ranks are wrong\n"
+             "2\twrong use\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 /* ---- words -------------------------------------------------------------- */

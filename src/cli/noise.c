@@ -16,14 +16,14 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_DURATION, 0, "quantum", "TIME",
-     "compute for TIME in each iteration (default: 1ms, then 10ms, then as "
-     "long as an allreduce takes)",
+     "compute for TIME in each iteration (default: 1ms, then 10ms, "
+     "then the time of an allreduce)",
      .offset = offsetof(struct values, quantum_ns)},
     {POISE_OPTION_DURATION, 0, "time", "TIME",
      "compute for about TIME in each run (default: 2s)",
      .offset = offsetof(struct values, time_ns)},
     {POISE_OPTION_INT, 0, "iterations", "N",
-     "make N iterations in each run, however long they take",
+     "make N iterations in each run, however long that takes",
      .offset = offsetof(struct values, iterations), .min = 1, .max = 100000000},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
@@ -42,11 +42,11 @@ const struct poise_command cli_noise_command = {
     .operands = NULL,
     .summary = "measure how much the operating system disturbs computation",
     .description =
-        "Each rank multiplies matrices for a quantum of time, again and again, "
-        "at first by itself, then with an allreduce of 8 bytes behind each "
-        "quantum. An iteration counts as delayed if on at least one rank it "
-        "took longer than that rank's median, by more than the mean of an "
-        "allreduce by itself (measured before), by 2 ms, 5 ms or 10 ms.",
+        "Each rank multiplies matrices for a quantum of time, again "
+        "and again: first alone, then with an allreduce of 8 bytes "
+        "after each quantum. The table counts iterations that were "
+        "delayed: that took longer than a rank's median by more than "
+        "the mean time of an allreduce, by 2 ms, 5 ms or 10 ms.",
     .options = options,
     .examples =
         "poise noise\tone process\n"

@@ -22,37 +22,33 @@ struct values {
 static const struct poise_option options[] = {
     {POISE_OPTION_HEADING, .help = "What is removed"},
     {POISE_OPTION_FLAG, 'n', "dry-run",
-     .help = "remove nothing; list on stdout what would be removed",
+     .help = "remove nothing; print what would be removed",
      .offset = offsetof(struct values, dry_run)},
-    {POISE_OPTION_FLAG, 'f', "force",
-     .help = "a PATH that does not exist is no error",
+    {POISE_OPTION_FLAG, 'f', "force", .help = "ignore PATHs that do not exist",
      .offset = offsetof(struct values, force)},
     {POISE_OPTION_FLAG, 'r', "recursive",
-     .help = "for those who are used to it: directories go with all that is "
-             "below them anyway",
+     .help = "accepted for habit's sake: directories are always removed "
+             "with their contents",
      .offset = offsetof(struct values, recursive)},
     {POISE_OPTION_FLAG, 'x', "one-file-system",
-     .help = "leave other file systems alone that are mounted below a PATH, "
-             "and say so (default: yes; --no-one-file-system empties them)",
+     .help = "leave file systems that are mounted below a PATH alone, and "
+             "say so (default: yes; --no-one-file-system empties them)",
      .offset = offsetof(struct values, one_file_system)},
     {POISE_OPTION_FLAG, .name = "preserve-root",
      .help = "refuse to remove '/' (default: yes)",
      .offset = offsetof(struct values, preserve_root)},
     CLI_WHERE_OPTION(struct values, where),
-    {POISE_OPTION_HEADING, .help = "What is printed"},
-    {POISE_OPTION_FLAG, 'v', "verbose",
-     .help = "list on stdout what is removed",
+    {POISE_OPTION_HEADING, .help = "Output"},
+    {POISE_OPTION_FLAG, 'v', "verbose", .help = "print what is removed",
      .offset = offsetof(struct values, verbose)},
-    {POISE_OPTION_FLAG, '0', "null",
-     .help = "end the lines of these lists with NUL",
+    {POISE_OPTION_FLAG, '0', "null", .help = "end printed lines with NUL",
      .offset = offsetof(struct values, null_ended)},
-    {POISE_OPTION_FLAG, .name = "json",
-     .help = "print the totals as JSON, and no list",
+    {POISE_OPTION_FLAG, .name = "json", .help = "print totals as JSON instead",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write a page of plots and tables, HTML, into FILE",
+     .help = "write write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
@@ -63,26 +59,27 @@ const struct poise_command cli_remove_command = {
     .operands = "PATH...",
     .summary = "remove trees of files, as rm -r does",
     .description =
-        "Removes every PATH with all that is below it, without asking. A "
-        "directory goes when the last thing in it is gone. Symbolic links are "
-        "removed, never followed. Refused are '/', '.', '..' and a PATH that "
-        "ends in one of these, and what is on another file system than its "
-        "PATH.\n\n"
-        "What cannot be removed is reported on stderr, one line for each, and "
-        "the rest goes on. With --where a directory goes if it matches and all "
-        "in it goes; ages are looked at right before a file is removed, those "
-        "of directories before anything in them is. After an interruption what "
-        "is left is as it was: "
-        "run the command again.",
+        "Removes every PATH and everything below it, without asking. "
+        "Symbolic links are removed, never followed. It refuses '/', "
+        "'.', '..' and PATHs that end in one of these, and leaves "
+        "other file systems that are mounted below a PATH alone.\n\n"
+        "What cannot be removed is reported on stderr, and the rest "
+        "goes on. With --where a directory is removed if it matches "
+        "and everything in it is removed. The age of a file is checked "
+        "right before it is removed, that of a directory before "
+        "anything in it is. After an interruption run the command "
+        "again.",
     .options = options,
     .examples = "poise remove /scratch/old\tremove a tree\n"
-                "poise remove --dry-run /scratch/old\tlist what that would "
-                "remove\n"
-                "poise remove /scratch --where -type f -mtime +30\tpurge what "
-                "was not changed for 30 days\n"
-                "mpirun -n 16 poise remove /scratch/old\tby 16 ranks\n",
-    .exits = "0\tall is gone\n1\tsomething is left\n2\twrong use\n"
-             "3\tthe machine lacks something\n",
+                "poise remove --dry-run /scratch/old\tlist what would be "
+                "removed\n"
+                "poise remove /scratch --where -type f -mtime +30\tremove "
+                "files not changed for 30 days\n"
+                "mpirun -n 16 poise remove /scratch/old\tuse 16 ranks\n",
+    .exits = "0\teverything is gone\n"
+             "1\tsomething could not be removed\n"
+             "2\twrong use\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 /* The output of a run. */

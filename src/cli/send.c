@@ -24,88 +24,87 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "delete",
-     .help = "delete what directories of the target have and those of the "
-             "sources lack",
+     .help = "delete what the target's directories have and the sources' "
+             "lack",
      .offset = offsetof(struct values, remove)},
     {POISE_OPTION_FLAG, 'c', "checksum", NULL,
-     "compare files of the same size by their content, not by their times: "
+     "compare files of the same size by content instead of times: "
      "both ends read all of them",
      .offset = offsetof(struct values, checksum)},
     {POISE_OPTION_FLAG, 'I', "ignore-times", NULL,
-     "send files also where size and time are the same",
+     "also send files whose size and time are the same",
      .offset = offsetof(struct values, ignore_times)},
     {POISE_OPTION_FLAG, 'n', "dry-run", NULL,
-     "change nothing, say what would be done",
+     "change nothing; list what would be done",
      .offset = offsetof(struct values, dry)},
     {POISE_OPTION_FLAG, 'v', "verbose", NULL,
-     "name each entry that is sent, made, changed or deleted",
+     "list each entry that is sent, made, changed or deleted",
      .offset = offsetof(struct values, verbose)},
     {POISE_OPTION_FLAG, 'x', "one-file-system", NULL,
      "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
     {POISE_OPTION_FLAG, 'a', "archive", NULL,
-     "for those who are used to it: everything is kept anyway",
+     "accepted for habit's sake: everything is kept anyway",
      .offset = offsetof(struct values, archive)},
     {POISE_OPTION_FLAG, .name = "perms",
      .help = "keep permissions (default: yes)",
      .offset = offsetof(struct values, perms)},
     {POISE_OPTION_FLAG, .name = "owner",
-     .help = "keep user and group, as numbers, as far as this is allowed "
-             "(default: yes)",
+     .help = "keep user and group, as numbers, where you may (default: yes)",
      .offset = offsetof(struct values, owner)},
     {POISE_OPTION_FLAG, .name = "times",
-     .help = "keep times of modification; without them every file is sent "
-             "each time (default: yes)",
+     .help = "keep modification times; without them every file is sent each "
+             "time (default: yes)",
      .offset = offsetof(struct values, times)},
     {POISE_OPTION_FLAG, .name = "xattrs",
      .help = "keep extended attributes and access lists (default: yes)",
      .offset = offsetof(struct values, xattrs)},
     {POISE_OPTION_HEADING, .help = "The other end"},
     {POISE_OPTION_LIST, .name = "also", .arg = "[[USER@]HOST:]DST",
-     .help = "send there, too, at the same time; may be given more than once",
+     .help = "send to this target as well, at the same time; can be repeated",
      .offset = offsetof(struct values, also)},
     {POISE_OPTION_STRING, 'e', "rsh", "COMMAND",
-     "reach hosts by this command (default: ssh)",
+     "reach hosts with this command (default: ssh)",
      .offset = offsetof(struct values, shell)},
     {POISE_OPTION_STRING, .name = "program", .arg = "PATH",
-     .help = "run this program there (default: poise)",
+     .help = "run this program on the other host (default: poise)",
      .offset = offsetof(struct values, program)},
     {POISE_OPTION_DURATION, .name = "timeout", .arg = "TIME",
-     .help = "give up when the other end says nothing for so long (default: "
+     .help = "give up when the other end is silent for this long (default: "
              "never)",
      .offset = offsetof(struct values, silence_ns)},
     {POISE_OPTION_FLAG, .name = "server",
-     .help = "be the other end, on stdin and stdout: what is run there, and "
-             "what sshd can be forced to run",
+     .help = "be the other end, on stdin and stdout; sshd can be told to "
+             "run only this",
      .offset = offsetof(struct values, server)},
     {POISE_OPTION_STRING, .name = "restrict", .arg = "DIR",
      .help = "with --server: serve only what lies in DIR, where all paths "
-             "begin; the cache is that of --cache, or none",
+             "begin; the only cache is --cache",
      .offset = offsetof(struct values, restricted_to)},
-    {POISE_OPTION_FLAG, .name = "read-only", .help = "with --server: only send",
+    {POISE_OPTION_FLAG, .name = "read-only", .help = "with --server: send only",
      .offset = offsetof(struct values, read_only)},
     {POISE_OPTION_FLAG, .name = "write-only",
-     .help = "with --server: only receive",
+     .help = "with --server: receive only",
      .offset = offsetof(struct values, write_only)},
     {POISE_OPTION_HEADING, .help = "The cache"},
-    CLI_CACHE_OPTIONS(struct values, cache,
-                      "was sent (default: poise/wire/to-HOST",
+    CLI_CACHE_OPTIONS(struct values, cache, "poise/wire/to-HOST",
                       "for this transfer only"),
     {POISE_OPTION_STRING, .name = "remote-cache", .arg = "DIR",
-     .help = "the same at the other end",
+     .help = "cache of the other end",
      .offset = offsetof(struct values, remote_cache)},
     {POISE_OPTION_STRING, .name = "segmenter", .arg = "NAME[,OPTION...]",
-     .help = "cut files by it (see 'wire analyse'; default: gear); its options "
-             "are size=SIZE and, for floats, shape=200x300x4 and element=8",
+     .help = "how to cut files into segments (see 'poise help wire "
+             "analyse'; default: gear); options: size=SIZE and, for floats, "
+             "shape=200x300x4 and element=8",
      .offset = offsetof(struct values, segmenter)},
     {POISE_OPTION_HEADING, .help = "Output"},
     CLI_PROGRESS_OPTION(struct values, progress),
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "a page of plots and tables (HTML)",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
-    {POISE_OPTION_FLAG, .name = "stats", .help = "print figures at the end",
+    {POISE_OPTION_FLAG, .name = "stats", .help = "print statistics at the end",
      .offset = offsetof(struct values, stats)},
-    {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",
+    {POISE_OPTION_FLAG, .name = "json", .help = "print statistics as JSON",
      .offset = offsetof(struct values, json)},
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
@@ -116,30 +115,33 @@ const struct poise_command cli_send_command = {
     .operands = "SRC... [[USER@]HOST:]DST",
     .summary = "send trees of files over a thin link, each byte once",
     .description =
-        "Makes DST hold what SRC... hold: files, directories, links, hard "
-        "links, pipes and devices with their permissions, times, owners, "
-        "extended attributes and holes. As with rsync, a SRC with a slash at "
-        "its end stands for what is in it, files whose size and time are the "
-        "same are left alone, and either SRC... or DST may be on another host "
-        "that a remote shell reaches and that has poise, too.\n\n"
-        "Both ends remember what was ever sent in a cache: data that are "
-        "known there, under whatever name, cost a few bytes, and so does what "
-        "arrived before a transfer broke. A file appears under its name only "
-        "when it is whole and its digest is right.\n\n" CLI_CACHE_TELLS
-        "So both ends have a cache for each other end, by its name as it is "
-        "written here, unless --shared-cache or --cache and --remote-cache "
-        "say otherwise: where several send who are to know nothing of each "
-        "other give each his own, and use --pad against those who only "
-        "watch.\n\n"
-        "With --also, SRC... are sent to several hosts at once: they are read, "
-        "cut and compressed once. A host that fails does not end the others, "
-        "and is named at the end; one that is much slower, or wants other "
-        "files, is served when the others are done.",
+        "Makes DST like SRC: files, directories, links, hard links, "
+        "pipes and devices, with permissions, times, owners, extended "
+        "attributes and holes. As with rsync, a SRC that ends in a "
+        "slash means what is in it, files with the same size and time "
+        "are skipped, and SRC... or DST may be on another host, "
+        "reached by ssh, that has poise installed.\n\n"
+        "Both ends remember in a cache what was sent before: known "
+        "data, under whatever name, cost a few bytes, and so does what "
+        "arrived before a transfer broke off. A file appears under its "
+        "name only when it is complete and its digest is "
+        "right.\n\n" CLI_CACHE_TELLS
+        "So both ends keep a separate cache for each other end, by the "
+        "name that you give it, unless --shared-cache or --cache and "
+        "--remote-cache say otherwise. Give users who must not learn "
+        "about each other caches of their own, and use --pad against "
+        "observers of the link.\n\n"
+        "With --also, SRC... go to several hosts at once, and are read "
+        "and compressed once. A host that fails is named at the end "
+        "and does not stop the others; a much slower one, or one that "
+        "needs other files, is served after the others.",
     .options = options,
-    .examples = "poise send results/ far:results\twhat is in results\n"
-                "poise send --delete -v src host:backup\tand what is gone\n"
-                "poise send host:data/2024 .\tback\n"
-                "poise send --also b:www --also c:www www/ a:www\tto three\n",
+    .examples = "poise send results/ far:results\tsend what is in results\n"
+                "poise send --delete -v src host:backup\tsend src, and delete "
+                "what is gone\n"
+                "poise send host:data/2024 .\tfetch\n"
+                "poise send --also b:www --also c:www www/ a:www\tsend to "
+                "three hosts at once\n",
     .exits = "0\tdone\n1\tsome of it failed\n2\twrong use\n",
 };
 

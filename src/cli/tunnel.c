@@ -18,62 +18,61 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_LIST, 'L', "forward", "[ADDRESS:]PORT:HOST:PORT",
-     "accept connections at the first PORT, and have the other end connect "
-     "them to the second of HOST; several times for several",
+     "accept connections at the first PORT, and have the far end "
+     "connect them to HOST:PORT; can be repeated",
      .offset = offsetof(struct values, forwards)},
     {POISE_OPTION_STRING, .name = "serve", .arg = "[ADDRESS:]PORT",
-     .help = "be the other end: wait here for those that forward",
+     .help = "be the far end: wait here for the near one",
      .offset = offsetof(struct values, serve)},
     {POISE_OPTION_LIST, .name = "allow", .arg = "HOST:PORT",
-     .help = "let them connect to there, as they write it; several times for "
-             "several",
+     .help = "let the near end connect to HOST:PORT, as it writes it; can "
+             "be repeated",
      .offset = offsetof(struct values, allow)},
-    {POISE_OPTION_HEADING, .help = "Who may use it"},
+    {POISE_OPTION_HEADING, .help = "Encryption"},
     {POISE_OPTION_STRING, .name = "secret", .arg = "FILE",
-     .help = "both ends have this secret; encipher all",
+     .help = "encrypt with the secret in FILE, which both ends have",
      .offset = offsetof(struct values, secret)},
     {POISE_OPTION_STRING, .name = "make-secret", .arg = "FILE",
-     .help = "make a secret in a new FILE and exit",
+     .help = "write a new secret to FILE and exit",
      .offset = offsetof(struct values, make_secret)},
     {POISE_OPTION_STRING, .name = "cert", .arg = "FILE",
-     .help = "or: the certificate of this end (PEM)",
+     .help = "or: encrypt with this end's certificate (PEM)",
      .offset = offsetof(struct values, cert)},
     {POISE_OPTION_STRING, .name = "key", .arg = "FILE",
-     .help = "its private key", .offset = offsetof(struct values, key)},
+     .help = "private key of that certificate",
+     .offset = offsetof(struct values, key)},
     {POISE_OPTION_STRING, .name = "ca", .arg = "FILE",
-     .help = "the authority that signed the other end's certificate",
+     .help = "certificate of the authority that signed the other end's",
      .offset = offsetof(struct values, ca)},
     {POISE_OPTION_STRING, .name = "peer-name", .arg = "NAME",
-     .help = "the name in that certificate (default: the host of the other "
-             "end; any, where it connects to this one)",
+     .help = "the name in the other end's certificate (default: its host "
+             "name; any name where it connects to this end)",
      .offset = offsetof(struct values, peer_name)},
     {POISE_OPTION_LIST, .name = "segmenter",
      .arg = "[HOST:PORT=]NAME[,OPTION...]",
-     .help =
-         "cut what goes out on connections to HOST:PORT, or on all others, "
-         "by it (see 'wire analyse'; default: gear); its options are "
-         "size=SIZE and, for floats, shape=200x300x4 and element=8; several "
-         "times for several",
+     .help = "how to cut what this end sends on connections to HOST:PORT, "
+             "or on all others (see 'poise help wire analyse'; default: "
+             "gear); options: size=SIZE and, for floats, shape=200x300x4 "
+             "and element=8; can be repeated",
      .offset = offsetof(struct values, segmenters)},
     {POISE_OPTION_HEADING, .help = "The cache"},
     CLI_CACHE_OPTIONS(struct values, cache,
-                      "went through (default: poise/tunnel/to-HOST:PORT, "
-                      "and with --serve one poise/tunnel/from-... for each "
-                      "other end",
+                      "poise/tunnel/to-HOST:PORT, or with --serve "
+                      "poise/tunnel/from-... for each near end,",
                       "in memory only"),
     {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_STRING, .name = "metrics", .arg = "[ADDRESS:]PORT",
-     .help = "show figures to browsers of this machine; /metrics is for "
-             "Prometheus, /json for others",
+     .help = "serve figures to browsers on this machine; /metrics for "
+             "Prometheus, /json for programs",
      .offset = offsetof(struct values, metrics)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "at the end a page of plots and tables (HTML)",
+     .help = "write a page of plots and tables (HTML) at the end",
      .offset = offsetof(struct values, report)},
-    {POISE_OPTION_FLAG, 'q', "quiet", NULL, "do not say what happens",
+    {POISE_OPTION_FLAG, 'q', "quiet", NULL, "do not report events on stderr",
      .offset = offsetof(struct values, quiet)},
-    {POISE_OPTION_FLAG, .name = "stats", .help = "print figures at the end",
+    {POISE_OPTION_FLAG, .name = "stats", .help = "print statistics at the end",
      .offset = offsetof(struct values, stats)},
-    {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",
+    {POISE_OPTION_FLAG, .name = "json", .help = "print statistics as JSON",
      .offset = offsetof(struct values, json)},
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
@@ -84,38 +83,40 @@ const struct poise_command cli_tunnel_command = {
     .operands = "[HOST:PORT]",
     .summary = "carry TCP connections over a thin link, each byte once",
     .description =
-        "One end, near those who connect, accepts connections and carries all "
-        "of them over one link to HOST:PORT, where the other end serves and "
-        "connects them to where they were meant. Both ends remember what went "
-        "through in a cache that its connections share: what is known there "
-        "costs a few bytes, whatever the protocol, as long as it is not "
-        "enciphered or compressed itself.\n\n" CLI_CACHE_TELLS
-        "All who connect through one tunnel share its cache. An end that "
-        "serves has one for each other end that it tells from others: by the "
-        "key of its certificate, or by its address (of IPv6 by the network of "
-        "64 bits) where a secret is what proves it; without these all of this "
-        "machine are one. With --shared-cache, or a --cache of its own, it has "
-        "one for all. Users of one tunnel, or of one address and secret, that "
-        "are to know nothing of each other need a tunnel each, with "
-        "certificates of their own; --pad hides what is shorter than a SIZE, "
-        "from those who only watch the link.\n\n"
-        "Nothing is held back: a key that someone presses goes at once, and "
-        "where the link is full those who send little go first. Connections "
-        "end as they do without a tunnel, one direction at a time, and an "
-        "error at one end is one at the other. When the link breaks its "
-        "connections do, and it is made again.\n\n"
-        "Beyond this machine the ends speak TLS 1.3 and prove to each other "
-        "that they have the same secret, or certificates; without these they "
-        "listen and connect nowhere else. Addresses are of this machine where "
-        "none is given; colons within one take brackets.",
+        "The near end accepts connections and carries all of them over "
+        "one link to HOST:PORT; there the far end (--serve) "
+        "connects them to their target. Both ends remember what went "
+        "through in a cache that all connections share: known data "
+        "cost a few bytes, whatever the protocol, unless the data are "
+        "encrypted or compressed themselves.\n\n" CLI_CACHE_TELLS
+        "All who connect through one tunnel share its cache. An end "
+        "that serves keeps one cache for each other end: for each "
+        "certificate's key, or with a secret for each address (of "
+        "IPv6: each /64 network); without either, one for this "
+        "machine. With --shared-cache or --cache it keeps one for all. "
+        "Users who must not learn about each other need a tunnel each, "
+        "with certificates of their own. --pad hides short data from "
+        "observers of the link.\n\n"
+        "A key that someone presses goes at once, and where "
+        "the link is full connections that send little go first. "
+        "Connections end as without a tunnel, one direction at a time; "
+        "an error at one end becomes an error at the other. When the "
+        "link breaks so do its connections, and the tunnel links again.\n\n"
+        "Between machines both ends use TLS 1.3 with a shared secret "
+        "or certificates; without these they listen and connect on "
+        "this machine only. Without ADDRESS, ports are on this machine "
+        "only; put IPv6 addresses into brackets.",
     .options = options,
-    .examples =
-        "poise tunnel --make-secret tunnel.key\tto be copied to both hosts\n"
-        "poise tunnel --secret tunnel.key --serve 0.0.0.0:7070 --allow "
-        "web:80\tthere\n"
-        "poise tunnel --secret tunnel.key -L 8080:web:80 far:7070\there\n"
-        "curl http://localhost:8080/\tgets it from web\n",
-    .exits = "0\tit was asked to end\n1\tit could not begin, or go on\n"
+    .examples = "poise tunnel --make-secret tunnel.key\tmake a secret; copy it "
+                "to both hosts\n"
+                "poise tunnel --secret tunnel.key --serve 0.0.0.0:7070 --allow "
+                "web:80\ton the far host\n"
+                "poise tunnel --secret tunnel.key -L 8080:web:80 far:7070\ton "
+                "the near host\n"
+                "curl http://localhost:8080/\tfetch a page of web through the "
+                "tunnel\n",
+    .exits = "0\tended by a signal, as asked\n"
+             "1\tit could not start, or go on\n"
              "2\twrong use\n",
 };
 

@@ -20,25 +20,24 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_LIST, 0, "segmenter", "NAME[,OPTION...]",
-     "cut by this segmenter, or by the one in a shared object, if the name "
-     "has a slash; floats,shape=200x300x4,element=8 for arrays of numbers; "
-     "auto "
-     "chooses one and a size by a sample; may be given again (default: fixed, "
-     "lbfs and gear)",
+     "how to cut files into segments: fixed, lbfs, gear, "
+     "floats,shape=200x300x4,element=8 for arrays of numbers, auto "
+     "(chooses by a sample), or a shared object, if the name has a "
+     "slash; can be repeated (default: fixed, lbfs and gear)",
      .offset = offsetof(struct values, methods)},
     {POISE_OPTION_LIST, 0, "size", "SIZE",
-     "segments of about SIZE bytes; may be given again (default: 64, 256, 1K "
-     "and 4K)",
+     "segments of about SIZE bytes; can be repeated (default: 64, "
+     "256, 1K and 4K)",
      .offset = offsetof(struct values, sizes)},
     {POISE_OPTION_INT, 0, "bits", "N", "width of fingerprints (default: 40)",
      .offset = offsetof(struct values, bits), .min = 8, .max = 64},
     {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
-     .help = "memory of each of the two caches (default: what the files need)",
+     .help = "memory of each end's cache (default: what the files need)",
      .offset = offsetof(struct values, memory)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write a page with the table and a plot",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
     CLI_RENAMED(POISE_OPTION_LIST, 'm', "method", "NAME", "--segmenter",
                 struct values, methods),
@@ -52,21 +51,20 @@ static const struct poise_option options[] = {
 const struct poise_command cli_wire_analyse_command = {
     .name = "wire analyse",
     .operands = "FILE...",
-    .summary = "tell how redundant files are and what sending them would cost",
+    .summary = "say how redundant files are and what sending them would cost",
     .description =
-        "Sends the files, in their order, from one end of the wire protocol "
-        "to another within this process, once for every segmenter and size, "
-        "and counts the bytes of both directions. The other end begins with "
-        "nothing; of the last file the output says what it cost to an end that "
-        "has the files before it: once where the sender has them in its own "
-        "cache, too (last, sent), and once where it does not (forgotten), so "
-        "that it can only offer fingerprints and the other end asks for what "
-        "it lacks.\n\n"
-        "Two versions of a data set as two files answer what sending the "
-        "second would cost.",
+        "Sends the files, in the given order, over the protocol of "
+        "'poise send' within this process, once for each segmenter and "
+        "size, and counts the bytes in both directions. 'last, sent' "
+        "is what the last file cost when both ends knew the files "
+        "before it; 'forgotten' is what it cost when only the receiver "
+        "knew them.\n\n"
+        "To learn what sending a new version would cost, give the old "
+        "and the new version.",
     .options = options,
-    .examples = "poise wire analyse v1.tar v2.tar\ttwo versions\n"
-                "poise wire analyse -m gear -s 128 -s 256 *.csv\ttwo sizes\n",
+    .examples = "poise wire analyse v1.tar v2.tar\tcompare two versions\n"
+                "poise wire analyse --segmenter gear --size 128 --size 256 "
+                "*.csv\ttry two sizes\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
 };
 

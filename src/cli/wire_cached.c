@@ -15,14 +15,14 @@ static const struct poise_option options[] = {
      .help = "let the cache grow up to SIZE (default: 10G)",
      .offset = offsetof(struct values, limit)},
     {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
-     .help = "half of it is for the index (default: 64M)",
+     .help = "memory to use, half of it for the index (default: 64M)",
      .offset = offsetof(struct values, memory)},
     {POISE_OPTION_INT, .name = "bits", .arg = "N",
-     .help = "width of the fingerprints (default: that of the cache; of a new "
-             "one 40)",
+     .help = "width of fingerprints (default: that of the cache; 40 for a "
+             "new one)",
      .offset = offsetof(struct values, bits), .min = 8, .max = 64},
     {POISE_OPTION_FLAG, .name = "json",
-     .help = "print the figures at the end as JSON",
+     .help = "print statistics as JSON at the end",
      .offset = offsetof(struct values, json)},
     CLI_RENAMED(POISE_OPTION_BYTES, 0, "limit", "SIZE", "--cache-size",
                 struct values, limit),
@@ -33,19 +33,21 @@ static const struct poise_option options[] = {
 const struct poise_command cli_wire_cached_command = {
     .name = "wire cached",
     .operands = "FOLDER",
-    .summary = "serve a cache to all that share it, until it is interrupted",
+    .summary = "serve a cache to all who share it, until you interrupt it",
     .description =
-        "Transfers and tunnels that use one cache at the same time share it: "
-        "the first of them serves the others, and when it ends another one "
-        "takes its place. This command serves without transferring anything, "
-        "so that the index is read once and the limit is what is said here. "
-        "Only processes of the same user are served. At the end it prints what "
+        "Transfers and tunnels that use the same cache at the same "
+        "time share it: one of them serves the others. This command "
+        "serves the cache in FOLDER without transferring anything, so "
+        "that the index is read once and one limit holds. It serves "
+        "only processes of the same user, and prints at the end what "
         "it did.\n\n" CLI_CACHE_TELLS
-        "All that share a cache can test each other's data so: serve one for "
-        "each group that may.",
+        "Everyone who shares a cache can test each other's data: keep "
+        "one for each group.",
     .options = options,
-    .examples = "poise wire cached ~/.cache/poise/wire\tthe one of 'send'\n"
-                "poise wire cached --limit 200G /fast/cache\ta large one\n",
+    .examples = "poise wire cached ~/.cache/poise/wire\tserve the cache of "
+                "'poise send'\n"
+                "poise wire cached --cache-size 200G /fast/cache\tserve a "
+                "large one\n",
     .exits = "0\tdone\n1\tthe cache could not be served, or saved\n"
              "2\twrong use\n",
 };

@@ -20,7 +20,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_BYTES, 0, "data", "SIZE", "bytes of data (default: 100 GB)",
      .offset = offsetof(struct values, data)},
     {POISE_OPTION_INT, 0, "redundancy", "PERCENT",
-     "how much of them is known already (default: 75)",
+     "how much of the data the receiver knows already (default: 75)",
      .offset = offsetof(struct values, redundancy), .min = 0, .max = 100},
     {POISE_OPTION_INT, 0, "bits", "N",
      "width of the short fingerprints (default: 40)",
@@ -29,11 +29,10 @@ static const struct poise_option options[] = {
      "segments that one long fingerprint covers (default: 20)",
      .offset = offsetof(struct values, group), .min = 1, .max = 65536},
     {POISE_OPTION_INT, .name = "single", .arg = "N",
-     .help = "width of the fingerprint of one level to compare with "
-             "(default: 160)",
+     .help = "width of the single fingerprint to compare with (default: 160)",
      .offset = offsetof(struct values, single), .min = 8, .max = 512},
     {POISE_OPTION_INT, .name = "message", .arg = "BYTES",
-     .help = "bytes of each segment's messages beside its fingerprint "
+     .help = "bytes of messages for each segment besides its fingerprint "
              "(default: 0, as in the paper)",
      .offset = offsetof(struct values, message), .min = 0, .max = 1000},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
@@ -53,14 +52,16 @@ const struct poise_command cli_wire_model_command = {
     .operands = NULL,
     .summary = "compute what fingerprints of two levels send, and choose them",
     .description =
-        "Short fingerprints of segments may be wrong; a long one over a group "
-        "of segments finds that out, and the group is sent again. For each "
-        "segment size the ratio of data to bytes sent is printed for one "
-        "level, for the two levels that were asked for, and for those that "
-        "are best, with their parameters.",
+        "Short fingerprints of segments can be wrong; a long one over "
+        "a group of segments notices that, and the group is sent "
+        "again. For each segment size the table shows the ratio of "
+        "data to bytes sent: with one level, with the two levels that "
+        "you ask for, and with the best two.",
     .options = options,
-    .examples = "poise wire model\tthe thesis' default: 100 GB, 75 per cent\n"
-                "poise wire model -d 1G -r 95\ta smaller data set\n",
+    .examples =
+        "poise wire model\tthe defaults: 100 GB, of which 75 % are "
+        "known\n"
+        "poise wire model --data 1G --redundancy 95\ta smaller data set\n",
     .exits = "0\tdone\n2\twrong use\n",
 };
 

@@ -156,15 +156,64 @@ def findings(listing=LISTING, document=DOCUMENT):
     return Check(read_listing(listing), read_document(document)).findings
 
 
+# Words behind the first operand are the other program's own.
+WRAPPERS = {"advise", "c++", "cc", "coll", "desync run", "find", "fort", "run",
+            "trace run", "wan"}
+
+
+def wrong_words(line, options):
+    """The words of a command line that are no option of its command, or an old
+    name of one."""
+    words = line[line.index("poise ") + 6:].partition(" | ")[0].split()
+    commands = {o.command for o in options}
+    name = " ".join(words[:2])
+    count = 2 if name in commands else 1
+    name = " ".join(words[:count])
+    known = {o.short: o for o in options if o.command == name and o.short}
+    known.update({o.long: o for o in options if o.command == name and o.long})
+    known.update({"--no-" + o.long[2:]: o for o in known.values()
+                  if o.long and not o.argument})
+    wrong, skip = [], False
+    for word in words[count:]:
+        option = known.get(re.match(r"--[^=]*|-.|", word)[0])
+        if skip:
+            skip = False
+        elif word == "--where" or name in ("c++", "cc", "fort"):
+            break
+        elif option and not option.renamed:
+            skip = bool(option.argument) and word in (option.short, option.long)
+        elif word.startswith("-") and len(word) > 1:
+            wrong.append(f"{name} {word}")
+        elif name in WRAPPERS:
+            break
+    return wrong
+
+
 class Options(unittest.TestCase):
     maxDiff = None
+
+    def test_examples(self):
+        """Command lines of the examples have words that there are."""
+        options, wrong, seen = read_listing(LISTING), [], 0
+        for command in sorted({o.command for o in options}):
+            text = subprocess.run([POISE, "help", *command.split()], check=True,
+                                  capture_output=True, text=True).stdout
+            _, _, examples = text.partition("\nExamples:\n")
+            examples = examples.partition("\n\n")[0]
+            for line in re.findall(r"^  (?! )(.*poise .*)", examples, re.M):
+                wrong += wrong_words(line, options)
+                seen += 1
+        self.assertEqual(wrong, [])
+        self.assertGreater(seen, 60)
+        self.assertEqual(wrong_words("poise wire model -d 1G --bits 3",
+                                     options), ["wire model -d"])
 
     def test_man_pages(self):
         """The build makes a page for each command that help lists."""
         text = subprocess.run([POISE, "help"], check=True, capture_output=True,
                               text=True).stdout
-        listed = re.search(r"The subcommands are:\n\n(.*?)\n\n", text, re.S)[1]
-        commands = {line[4:17].strip() for line in listed.splitlines()}
+        commands = {line[4:17].strip() for line in text.splitlines()
+                    if re.match(r"    [a-z]", line)}
         with open(os.path.join(ROOT, "docs/man/meson.build"),
                   encoding="utf-8") as file:
             made = re.search(r"man_commands = \[(.*?)\]", file.read(), re.S)[1]

@@ -67,39 +67,40 @@ static const struct poise_option ablations[] = {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "What is searched"},
+    {POISE_OPTION_HEADING, .help = "Which graph"},
     CLI_BFS_SCALE_OPTIONS(struct cli_bfs_values, graph, "GRAPH"),
     {POISE_OPTION_ENUM, 'f', "from", "FORMAT",
      .help = "format of GRAPH (default: by its content and name)",
      .offset = offsetof(struct cli_bfs_values, graph.from),
      .choices = poise_graph_format_names},
     CLI_BFS_FILE_OPTIONS(struct cli_bfs_values, graph),
-    {POISE_OPTION_HEADING, .help = "From where"},
+    {POISE_OPTION_HEADING, .help = "Which roots"},
     {POISE_OPTION_LIST, 'r', "root", "VERTEX",
      .help = "search from this vertex; can be repeated",
      .offset = offsetof(struct cli_bfs_values, root)},
     {POISE_OPTION_INT, .name = "roots", .arg = "N",
-     .help = "search from N vertices drawn at random (default: 64 with "
-             "--scale, else 1)",
+     .help = "search from N random vertices (default: 64 with --scale, else "
+             "1)",
      .offset = offsetof(struct cli_bfs_values, roots), .min = 1,
      .max = 1 << 20},
     {POISE_OPTION_INT, .name = "seed", .arg = "N",
-     .help = "seed of the drawing and of the Graph500 graph (default: the "
+     .help = "seed of the roots and of the Graph500 graph (default: the "
              "benchmark's, 2)",
      .offset = offsetof(struct cli_bfs_values, graph.seed), .min = 1,
      .max = INT64_MAX},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     {POISE_OPTION_INT, 'j', "threads", "N",
      .help = "threads of each process (default: one for each of its cores)",
      .offset = offsetof(struct cli_bfs_values, graph.threads), .min = 1,
      .max = 1024},
     {POISE_OPTION_ENUM, .name = "order", .arg = "NAME",
-     .help = "number vertices by degree or keep them as they are (default: "
-             "by the shape of the graph)",
+     .help = "number vertices by degree, or keep their order (default: "
+             "auto, by the shape of the graph)",
      .offset = offsetof(struct cli_bfs_values, order),
      .choices = poise_graph_order_names},
     {POISE_OPTION_ENUM, .name = "method", .arg = "NAME",
-     .help = "hybrid, top-down or bottom-up (default: hybrid)",
+     .help = "direction of the search: hybrid, top-down or bottom-up "
+             "(default: hybrid)",
      .offset = offsetof(struct cli_bfs_values, method),
      .choices = poise_graph_method_names},
     {POISE_OPTION_ENUM, .name = "map", .arg = "NAME",
@@ -112,41 +113,43 @@ static const struct poise_option options[] = {
     OLD_SWITCHES,
     CLI_RENAMED_INT('t', NULL, "-j", struct cli_bfs_values, graph.threads, 1,
                     1024),
-    {POISE_OPTION_HEADING, .help = "What comes out"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_FLAG, .name = "validate",
-     .help = "check each search by the five rules of Graph500 (default; "
-             "--no-validate: save the time, and the memory of the edges)",
+     .help = "check each search by Graph500's five rules (default; "
+             "--no-validate saves the time, and the memory of the edges)",
      .offset = offsetof(struct cli_bfs_values, validate)},
     {POISE_OPTION_FLAG, .name = "count-loops",
-     .help = "count an edge that leads from a vertex to itself among those "
-             "traversed (nedge), as the specification has it (default; "
-             "--no-count-loops: as the reference code 3 does)",
+     .help = "count loops among the traversed edges (nedge), as the "
+             "specification says (default; --no-count-loops: as the "
+             "reference code 3 does)",
      .offset = offsetof(struct cli_bfs_values, count_loops)},
     {POISE_OPTION_STRING, 'o', "output", "FILE",
-     .help = "write parents and depths; of one root",
+     .help = "write the parent and depth of each vertex to FILE (for one "
+             "root)",
      .offset = offsetof(struct cli_bfs_values, output)},
     {POISE_OPTION_FLAG, .name = "binary",
-     .help = "... as a NumPy array instead of text",
+     .help = "write FILE as a NumPy array instead of text",
      .offset = offsetof(struct cli_bfs_values, binary)},
     {POISE_OPTION_FLAG, .name = "components",
-     .help =
-         "count the connected components (a vertex without edges is one), and "
-         "bound the diameter of the first root's from below",
+     .help = "count the connected components (a vertex without edges is "
+             "one), and find a lower bound of the diameter of the first "
+             "root's",
      .offset = offsetof(struct cli_bfs_values, components)},
     {POISE_OPTION_LIST, .name = "model", .arg = "KEY=VALUE,...",
-     .help = "also print what a model says of a machine of nodes=N, of "
-             "sockets=N processes each, a network of latency=TIME and "
-             "bandwidth=SIZE a second (stream=SIZE: of one process), and "
-             "copy=SIZE a second within nodes, for a graph that is as many "
-             "times larger; can be repeated",
+     .help = "also predict the time on a larger machine and a graph larger "
+             "by as much: nodes=N with sockets=N processes each, a network "
+             "of latency=TIME and bandwidth=SIZE per second (stream=SIZE: "
+             "of one process), and copy=SIZE per second within a node; can "
+             "be repeated",
      .offset = offsetof(struct cli_bfs_values, model)},
     {POISE_OPTION_FLAG, .name = "levels",
-     .help = "print what each level cost, on average over the roots",
+     .help = "print what each level of the search cost, averaged over the "
+             "roots",
      .offset = offsetof(struct cli_bfs_values, levels)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print results as JSON",
      .offset = offsetof(struct cli_bfs_values, json)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write a page of plots (HTML)",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct cli_bfs_values, report)},
     CLI_PROGRESS_OPTION(struct cli_bfs_values, progress),
     CLI_COMMON_OPTIONS(struct cli_bfs_values, common),
@@ -158,20 +161,22 @@ const struct poise_command cli_bfs_command = {
     .operands = "[GRAPH]",
     .summary = "search graphs breadth-first; run Graph500",
     .description =
-        "With --scale the Graph500 benchmark is run: its generator, the timed "
-        "construction, searches from 64 of its roots, each validated, and its "
-        "figures under its own names. With GRAPH a file is searched (formats: "
-        "'poise help bfs convert').\n\n"
-        "Edges traversed (nedge, from which TEPS follow) are counted as the "
-        "specification of Graph500 does: those of the input that lie within "
-        "what was reached, duplicates and loops too. The reference code 3 "
-        "leaves loops out: --no-count-loops.",
+        "With GRAPH, searches the graph in a file (formats: 'poise "
+        "help bfs convert'). With --scale, runs the Graph500 "
+        "benchmark: its generator, the timed construction, searches "
+        "from 64 roots, each validated, and its figures under their "
+        "own names.\n\n"
+        "Traversed edges (nedge, from which TEPS follow) are counted "
+        "as Graph500's specification says: all edges of the input "
+        "among the reached vertices, with duplicates and loops. "
+        "--no-count-loops leaves loops out, as the reference code 3 "
+        "does.",
     .options = options,
-    .examples =
-        "poise bfs --scale 20\tthe benchmark on a small graph\n"
-        "poise bfs web.txt.gz --root 17 -o tree.txt\tdistances in a file's "
-        "graph\n"
-        "poise bfs --scale 22 --levels --no-validate\twhat each level costs\n",
+    .examples = "poise bfs --scale 20\trun Graph500 on a small graph\n"
+                "poise bfs web.txt.gz --root 17 -o tree.txt\tdistances from "
+                "vertex 17\n"
+                "poise bfs --scale 22 --levels --no-validate\tsee what each "
+                "level costs\n",
     .exits = "0\tdone\n1\tit failed, or a search was not valid\n"
              "2\twrong use\n",
 };

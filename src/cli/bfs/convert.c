@@ -14,25 +14,25 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "What is read"},
+    {POISE_OPTION_HEADING, .help = "What to read"},
     {POISE_OPTION_ENUM, 'f', "from", "FORMAT",
      .help = "format of FROM (default: by its content and name)",
      .offset = offsetof(struct values, graph.from),
      .choices = poise_graph_format_names},
     CLI_BFS_FILE_OPTIONS(struct values, graph),
-    {POISE_OPTION_HEADING, .help = "What is made instead"},
+    {POISE_OPTION_HEADING, .help = "Or what to generate"},
     CLI_BFS_SCALE_OPTIONS(struct values, graph, "FROM"),
     {POISE_OPTION_INT, .name = "seed", .arg = "N",
-     .help = "first of its two seeds (default: the benchmark's, 2)",
+     .help = "seed of the Graph500 graph (default: the benchmark's, 2)",
      .offset = offsetof(struct values, graph.seed), .min = 1, .max = INT64_MAX},
-    {POISE_OPTION_HEADING, .help = "What is written"},
+    {POISE_OPTION_HEADING, .help = "What to write"},
     {POISE_OPTION_ENUM, 't', "to", "FORMAT",
      .help = "format of TO (default: by its name)",
      .offset = offsetof(struct values, to),
      .choices = poise_graph_format_names},
     {POISE_OPTION_FLAG, .name = "json", .help = "print the summary as JSON",
      .offset = offsetof(struct values, json)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     {POISE_OPTION_INT, 'j', "threads", "N",
      .help = "threads (default: one for each core)",
      .offset = offsetof(struct values, graph.threads), .min = 1, .max = 1024},
@@ -46,29 +46,31 @@ const struct poise_command cli_bfs_convert_command = {
     .operands = "[FROM] TO",
     .summary = "turn graphs from one file format into another",
     .description =
-        "Formats, and the names by which they are known without --from and "
-        "--to:\n\n"
+        "Formats, and the names by which they are known without --from "
+        "and --to:\n\n"
         "    snap    .el .wel .txt     a pair of vertices on each line\n"
         "    csv     .csv              the same in the first two fields\n"
-        "    tsv     .tsv              the same, parted by tabs\n"
+        "    tsv     .tsv              the same, separated by tabs\n"
         "    mtx     .mtx .mm          Matrix Market, coordinates\n"
         "    metis   .graph .metis     METIS\n"
         "    dimacs  .gr .col .dimacs  DIMACS, arcs or edges\n"
         "    gap     .sg .wsg          GAP's serialised graphs\n"
         "    poise   .pg               compact, with checksums\n\n"
-        "FROM may be packed by gzip or Zstandard. Weights are left out. In "
-        "edge lists, lines that begin with # or % are comments, and vertices "
-        "may have any names without blanks (or with blanks in quotes, and in "
-        "the fields of csv and tsv). Numbers that are too large or too "
-        "far apart to count vertices by are names, too. METIS and GAP files "
-        "hold each edge once and no loops; the others keep what they get. "
-        "Where a format has no names, TO.names holds one on each line.\n\n"
-        "A malformed line ends the conversion with its number; TO appears only "
-        "when it is complete.",
+        "FROM may be compressed by gzip or Zstandard. Weights are left "
+        "out. In edge lists, lines that begin with # or % are "
+        "comments, and vertices may have any names without blanks (in "
+        "quotes, csv and tsv also with blanks). Numbers that are too "
+        "large or too far apart to number vertices are treated as "
+        "names. METIS and GAP files hold each edge once and no loops; "
+        "the other formats keep what they get. Where a format has no "
+        "names, TO.names holds one on each line.\n\n"
+        "A malformed line ends the conversion with its line number; TO "
+        "appears only when it is complete.",
     .options = options,
-    .examples =
-        "poise bfs convert web.txt.gz web.pg\tfor reading it faster\n"
-        "poise bfs convert --scale 20 s20.sg\tkeep a generated graph for GAP\n",
+    .examples = "poise bfs convert web.txt.gz web.pg\tcompact, and faster to "
+                "read\n"
+                "poise bfs convert --scale 20 s20.sg\tkeep a generated graph "
+                "for GAP\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
 };
 

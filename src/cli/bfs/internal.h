@@ -19,19 +19,20 @@ struct cli_bfs_graph {
 
 #define CLI_BFS_FILE_OPTIONS(type, member)                                     \
     {POISE_OPTION_FLAG, .name = "directed",                                    \
-     .help = "lines of an edge list lead one way only",                        \
+     .help = "edges of an edge list lead one way only",                        \
      .offset = offsetof(type, member.directed)},                               \
         {POISE_OPTION_FLAG, .name = "undirected",                              \
-         .help = "every edge leads both ways, whatever the file says",         \
+         .help = "all edges lead both ways, whatever the file says",           \
          .offset = offsetof(type, member.undirected)},                         \
         {POISE_OPTION_FLAG, .name = "names",                                   \
-         .help = "take the words of an edge list for names even if they are "  \
+         .help = "treat the words of an edge list as names even if they are "  \
                  "numbers",                                                    \
          .offset = offsetof(type, member.names)},                              \
     {                                                                          \
         POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",                   \
-                            .help = "refuse graphs that need more (default: "  \
-                                    "what is available)",                      \
+                            .help = "refuse graphs that need more memory "     \
+                                    "than this (default: what "                \
+                                    "is available)",                           \
                             .offset = offsetof(type, member.memory)            \
     }
 

@@ -17,10 +17,10 @@ struct cli_cache {
 
 /** What users have to know who let others send through the same cache. */
 #define CLI_CACHE_TELLS                                                        \
-    "A cache tells by how much a transfer takes what it knew: whoever can "    \
-    "have a guess sent through it, and sees how many bytes that took, or how " \
-    "long, learns whether the same was sent before. TLS and ssh do not hide "  \
-    "it. "
+    "A cache gives away what it knows: someone who can send a "                \
+    "guess through it, and sees how many bytes or how much time "              \
+    "that takes, learns whether the same data went through before. "           \
+    "TLS and ssh do not hide this. "
 
 /** Whether what users want of it can be had: it is said, if not. */
 static inline bool cli_cache_check(const char *command,
@@ -46,35 +46,34 @@ void cli_cache_ratio(struct poise_buf *out, uint64_t link, uint64_t data);
 
 #define CLI_CACHE_OPTIONS(type, member, remembered, without)                   \
     {POISE_OPTION_STRING, .name = "cache", .arg = "DIR",                       \
-     .help = "remember here what " remembered " in $XDG_CACHE_HOME or "        \
-             "~/.cache); empty: " without,                                     \
+     .help =                                                                   \
+         "cache of this end (default: " remembered " in $XDG_CACHE_HOME or "   \
+         "~/.cache); empty: " without,                                         \
      .offset = offsetof(type, member.folder)},                                 \
         {POISE_OPTION_BYTES, .name = "cache-size", .arg = "SIZE",              \
-         .help = "let a cache grow up to SIZE (default: 10G)",                 \
+         .help = "limit each cache to SIZE (default: 10G)",                    \
          .offset = offsetof(type, member.bytes)},                              \
         {POISE_OPTION_FLAG, .name = "shared-cache",                            \
          .help = "use one cache for all other ends; by default each has its "  \
-                 "own, so that what one is sent does not show what others "    \
-                 "were",                                                       \
+                 "own, so that no end can test what others were sent",         \
          .offset = offsetof(type, member.shared)},                             \
         {POISE_OPTION_BYTES, .name = "pad", .arg = "SIZE",                     \
-         .help = "make what goes over the link at a time a multiple of SIZE, " \
-                 "both ways, so that it does not show what shorter data were " \
-                 "known (64 to 256K, such as 4K; default: no)",                \
+         .help =                                                               \
+             "pad what goes over the link to multiples of SIZE, both ways, "   \
+             "so that an observer cannot tell which shorter data were known "  \
+             "(64 to 256K, such as 4K; default: no padding)",                  \
          .offset = offsetof(type, member.pad)},                                \
         {POISE_OPTION_INT,                                                     \
          .name = "bits",                                                       \
          .arg = "N",                                                           \
-         .help = "width of the fingerprints of a new cache (default: 40)",     \
+         .help = "width of fingerprints in a new cache (default: 40)",         \
          .offset = offsetof(type, member.bits),                                \
          .min = 8,                                                             \
          .max = 64},                                                           \
     {                                                                          \
         POISE_OPTION_INT,                                                      \
             .name = "level", .arg = "N",                                       \
-            .help =                                                            \
-                "compress what is new at this level of Zstandard (default: "   \
-                "3)",                                                          \
+            .help = "compress new data at this Zstandard level (default: 3)",  \
             .offset = offsetof(type, member.level), .min = 1, .max = 19        \
     }
 

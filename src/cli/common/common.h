@@ -27,6 +27,7 @@ struct cli_command {
     int (*run)(int argc, char **argv);
     bool alone; /**< of several processes that a launcher started each would do
                      all of it: refused */
+    const char *heading; /**< of the first of its kind: of what kind */
 };
 /** All of them; ends with a NULL command. */
 extern const struct cli_command cli_commands[];
@@ -232,8 +233,8 @@ struct cli_common {
     {                                                                          \
         POISE_OPTION_FLAG,                                                     \
             .name = "progress",                                                \
-            .help = "show a line of progress on stderr (default: if it is a "  \
-                    "terminal; --no-progress: never)",                         \
+            .help = "show progress on stderr (default: on a terminal; "        \
+                    "--no-progress: never)",                                   \
             .offset = offsetof(type, member)                                   \
     }
 
@@ -247,9 +248,8 @@ int cli_parse(const struct poise_command *command, int argc, char **argv,
     {                                                                          \
         POISE_OPTION_LIST,                                                     \
             .name = "ablation", .arg = "KEY=VALUE",                            \
-            .help = "for measurements: switch something off, or choose "       \
-                    "otherwise; "                                              \
-                    "can be repeated; --ablation help lists the keys",         \
+            .help = "for measurements: change one part of the method; can be " \
+                    "repeated; --ablation help lists the keys",                \
             .offset = offsetof(type, member)                                   \
     }
 /** Apply each KEY=VALUE that was given by a table whose long names are the

@@ -31,8 +31,9 @@ struct cli_engine {
         {POISE_OPTION_INT,                                                     \
          .name = "max-in-flight",                                              \
          .arg = "N",                                                           \
-         .help = "where waiting for a disk or server leaves processors idle, " \
-                 "add threads while that pays, up to N (default: 32)",         \
+         .help =                                                               \
+             "add up to N threads where a slow disk or server leaves cores "   \
+             "idle (default: 32)",                                             \
          .offset = offsetof(type, member.max_in_flight),                       \
          .min = 1,                                                             \
          .max = 4096},                                                         \
@@ -57,28 +58,30 @@ struct cli_engine {
         {POISE_OPTION_INT,                                                     \
          .name = "batch",                                                      \
          .arg = "N",                                                           \
-         .help = "tasks in a message of the central policies (default: 1)",    \
+         .help =                                                               \
+             "tasks in each message, with the central policies (default: 1)",  \
          .offset = offsetof(type, member.batch),                               \
          .min = 1,                                                             \
          .max = 1000000},                                                      \
         {POISE_OPTION_BYTES, .name = "queue-memory", .arg = "SIZE",            \
-         .help = "memory for the queue of a rank; what is more is spilled to " \
-                 "a file in $TMPDIR (default: 8M)",                            \
+         .help = "memory for each rank's queue; the rest goes to a file in "   \
+                 "$TMPDIR (default: 8M)",                                      \
          .offset = offsetof(type, member.queue_memory)},                       \
         {POISE_OPTION_INT,                                                     \
          .name = "seed",                                                       \
          .arg = "N",                                                           \
-         .help = "start of the random choices (default: from the system)",     \
+         .help = "seed of the random choices (default: from the system)",      \
          .offset = offsetof(type, member.seed),                                \
          .min = 0,                                                             \
          .max = INT64_MAX},                                                    \
         CLI_PROGRESS_OPTION(type, member.progress),                            \
     {                                                                          \
-        POISE_OPTION_STRING, .name = "trace", .arg = "FILE",                   \
-                             .help = "record what each thread does in a new "  \
-                                     "file (rank R above 0 writes FILE.R);"    \
-                                     " 'poise trace FILE' shows it",           \
-                             .offset = offsetof(type, member.trace)            \
+        POISE_OPTION_STRING,                                                   \
+            .name = "trace", .arg = "FILE",                                    \
+            .help =                                                            \
+                "record what each thread does in a new FILE (rank R above 0: " \
+                "FILE.R); 'poise trace show FILE' shows it",                   \
+            .offset = offsetof(type, member.trace)                             \
     }
 
 /** Fill in what a command starts with before its options are parsed. */

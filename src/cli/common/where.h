@@ -16,8 +16,8 @@
         POISE_OPTION_STRING,                                                   \
             .name = "where", .arg = "EXPRESSION",                              \
             .help =                                                            \
-                "only what the tests of EXPRESSION are true of (see poise "    \
-                "help find): all words behind it, which end the line",         \
+                "only entries that match EXPRESSION (see 'poise help find'); " \
+                "must come last, takes the rest of the line",                  \
             .offset = offsetof(type, member)                                   \
     }
 

@@ -23,62 +23,63 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "What is copied, and where to"},
+    {POISE_OPTION_HEADING, .help = "What is copied, and where"},
     {POISE_OPTION_FLAG, 'T', "no-target-directory",
-     .help = "DST is the copy's own name, even if it is a directory",
+     .help = "copy SRC as DST itself, not into it, even if DST is a "
+             "directory",
      .offset = offsetof(struct values, is_name)},
     {POISE_OPTION_FLAG, 'u', "update",
-     .help = "leave files alone that are newer, or as new, at the target",
+     .help = "skip files that are as new or newer at the target",
      .offset = offsetof(struct values, update)},
     {POISE_OPTION_FLAG, .name = "delete",
-     .help = "delete what directories of the target have and those of the "
-             "sources lack, and replace what is of another kind",
+     .help = "delete what the target's directories have and the sources' "
+             "lack, and replace what has another type",
      .offset = offsetof(struct values, delete)},
     {POISE_OPTION_FLAG, 'x', "one-file-system",
      .help = "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
     CLI_WHERE_OPTION(struct values, where),
     {POISE_OPTION_FLAG, .name = "owner",
-     .help = "keep user and group, as far as this is allowed (default: yes)",
+     .help = "keep user and group where you may (default: yes)",
      .offset = offsetof(struct values, owner)},
     {POISE_OPTION_FLAG, .name = "xattrs",
      .help = "keep extended attributes and access lists (default: yes)",
      .offset = offsetof(struct values, xattrs)},
     {POISE_OPTION_FLAG, 'a', "archive",
-     .help = "for those who are used to it: everything is kept anyway",
+     .help = "accepted for habit's sake: everything is kept anyway",
      .offset = offsetof(struct values, archive)},
-    {POISE_OPTION_HEADING, .help = "How safe it is"},
+    {POISE_OPTION_HEADING, .help = "Safety"},
     {POISE_OPTION_FLAG, .name = "resume",
-     .help = "go on with a copy that was interrupted: what is whole is not "
-             "copied again, what was left under temporary names goes",
+     .help = "go on with an interrupted copy: skip what is complete, remove "
+             "temporary files",
      .offset = offsetof(struct values, resume)},
     {POISE_OPTION_FLAG, .name = "atomic",
-     .help = "give a new DST its name when all of it is there, and not before",
+     .help = "give a new DST its name only when all of it is there",
      .offset = offsetof(struct values, atomic)},
     {POISE_OPTION_ENUM, .name = "fsync", .arg = "WHAT", .implied = "file",
-     .help = "be safe against a loss of power: file: each file, before it has "
-             "its name; tree: all of it, at the end (default: none)",
+     .help = "survive a loss of power: file: sync each file before it gets "
+             "its name; tree: sync everything at the end (default: none)",
      .offset = offsetof(struct values, fsync), .choices = poise_sync_names},
     {POISE_OPTION_FLAG, .name = "verify",
-     .help = "read back what was written, and compare hashes",
+     .help = "read back what was written and compare hashes",
      .offset = offsetof(struct values, verify)},
     {POISE_OPTION_FLAG, 'n', "dry-run",
-     .help = "change nothing, say what would be done",
+     .help = "change nothing; list what would be done",
      .offset = offsetof(struct values, dry)},
-    {POISE_OPTION_HEADING, .help = "What is said"},
-    {POISE_OPTION_FLAG, .name = "json", .help = "results on stdout as JSON",
+    {POISE_OPTION_HEADING, .help = "Output"},
+    {POISE_OPTION_FLAG, .name = "json", .help = "print results as JSON",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "a page of plots and tables (HTML)",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
     CLI_VERBOSE_OPTION(struct values, verbose),
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     {POISE_OPTION_BYTES, .name = "bwlimit", .arg = "SIZE",
-     .help = "copy at most SIZE bytes per second, by all processes together",
+     .help = "copy at most SIZE bytes per second, all processes together",
      .offset = offsetof(struct values, bwlimit)},
     {POISE_OPTION_INT, .name = "tpslimit", .arg = "N",
-     .help = "ask file systems for at most about N metadata calls per second, "
-             "by all processes together",
+     .help = "make at most about N metadata calls per second, all processes "
+             "together",
      .offset = offsetof(struct values, tpslimit), .min = 1, .max = INT64_MAX},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
@@ -88,33 +89,34 @@ static const struct poise_option options[] = {
 const struct poise_command cli_copy_command = {
     .name = "copy",
     .operands = "SRC... DST",
-    .summary = "copy trees of files, by all cores and nodes",
+    .summary = "copy trees of files with all cores and nodes",
     .description =
-        "Copies as cp -a does: modes, owners, times to the nanosecond, "
-        "extended "
-        "attributes, access lists, holes, symbolic links, pipes and devices "
-        "are "
-        "kept, and hard links among all that is copied. If DST is a directory "
-        "the copies appear in it, else one SRC is copied as DST.\n\n"
-        "Each file is made beside its place and appears when it is whole; what "
-        "a killed copy leaves can be gone on with by --resume. A file that "
-        "changes while it is read is read again, up to three times. Links at "
-        "the target are replaced, never followed; a directory is never "
-        "replaced by something else, nor the other way round, without "
-        "--delete.\n\n"
-        "Under mpirun all ranks are one job: all of them must see SRC and DST "
-        "under the same names.",
+        "Copies as cp -a does: it keeps modes, owners, times, hard and "
+        "symbolic links, holes, extended attributes, access lists, "
+        "pipes and devices. If DST is a directory the copies appear in "
+        "it; otherwise one SRC is copied as DST.\n\n"
+        "A file appears under its name when it is complete. --resume "
+        "goes on with an interrupted or killed copy. A file that "
+        "changes while it is read is read again, up to three times. "
+        "Links at the target are replaced, never followed. A directory "
+        "replaces something else, or something else a directory, only "
+        "with --delete.\n\n"
+        "Under mpirun all ranks share the work; all must see SRC and "
+        "DST under the same names.",
     .options = options,
     .examples =
-        "poise copy /data/run1 /archive\tmakes /archive/run1\n"
-        "poise copy --resume /data/run1 /archive\tgoes on with it\n"
-        "poise copy -T --delete /data /mirror\tmakes /mirror like /data\n"
-        "mpirun -n 16 poise copy --bwlimit 2G /scratch/a /home/a\ton many "
-        "nodes, politely\n"
-        "poise copy /src /dst --where -mtime -7\twhat changed this week\n",
-    .exits = "0\tall was copied\n1\tsomething was not, or not with its owner\n"
-             "2\twrong use: nothing was changed\n3\tthe machine lacks "
-             "something\n",
+        "poise copy /data/run1 /archive\tmake /archive/run1\n"
+        "poise copy --resume /data/run1 /archive\tgo on after an "
+        "interruption\n"
+        "poise copy -T --delete /data /mirror\tmake /mirror like /data\n"
+        "mpirun -n 16 poise copy --bwlimit 2G /scratch/a /home/a\tuse "
+        "many nodes, and leave bandwidth to others\n"
+        "poise copy /src /dst --where -mtime -7\tcopy what changed "
+        "this week\n",
+    .exits = "0\teverything was copied\n"
+             "1\tsomething was not copied, or not with its owner\n"
+             "2\twrong use: nothing was changed\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 /* One run of the command. */

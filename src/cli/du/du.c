@@ -31,7 +31,7 @@ static const struct poise_option options[] = {
      .help = "sizes of files instead of the disk space they use",
      .offset = offsetof(struct values, apparent)},
     {POISE_OPTION_PRESET, 'b', "bytes", "1",
-     .help = "like --apparent-size --block-size=1",
+     .help = "the same as --apparent-size --block-size=1",
      .offset = offsetof(struct values, block)},
     {POISE_OPTION_FLAG, 'b', "bytes",
      .offset = offsetof(struct values, apparent)},
@@ -41,10 +41,9 @@ static const struct poise_option options[] = {
      .help = "count a file as often as it has names",
      .offset = offsetof(struct values, count_links)},
     {POISE_OPTION_ENUM, .name = "charge-links", .arg = "NAME",
-     .help =
-         "which of the names of a file counts: path, the first in the order "
-         "of bytes, or read, the first that GNU du would read (default: "
-         "path)",
+     .help = "which name of a file with several counts: path, the first in "
+             "byte order, or read, the first that GNU du would read "
+             "(default: path)",
      .offset = offsetof(struct values, charge), .choices = charges},
     {POISE_OPTION_PRESET, 'L', "dereference", "all",
      .help = "follow all symbolic links, by one thread",
@@ -56,7 +55,7 @@ static const struct poise_option options[] = {
      .help = "like --dereference-args",
      .offset = offsetof(struct values, follow)},
     {POISE_OPTION_PRESET, 'P', "no-dereference", "none",
-     .help = "follow no symbolic links: so it is by default",
+     .help = "follow no symbolic links (default)",
      .offset = offsetof(struct values, follow)},
     {POISE_OPTION_FLAG, 'S', "separate-dirs",
      .help = "leave subdirectories out of a directory's amount",
@@ -71,49 +70,48 @@ static const struct poise_option options[] = {
      .help = "the same for each line of FILE",
      .offset = offsetof(struct values, exclude_from)},
     {POISE_OPTION_STRING, .name = "files0-from", .arg = "FILE",
-     .help =
-         "what is counted has the names in FILE, each with a NUL behind it; "
-         "-: standard input",
+     .help = "count the NUL-terminated names in FILE; -: standard input",
      .offset = offsetof(struct values, files0_from)},
     {POISE_OPTION_HEADING, .help = "What is printed"},
-    {POISE_OPTION_FLAG, 'a', "all", .help = "a line for files, too",
+    {POISE_OPTION_FLAG, 'a', "all", .help = "print a line for files, too",
      .offset = offsetof(struct values, all)},
     {POISE_OPTION_FLAG, 's', "summarize",
-     .help = "one line for each operand only",
+     .help = "print one line for each PATH only",
      .offset = offsetof(struct values, summarize)},
-    {POISE_OPTION_FLAG, 'c', "total", .help = "a grand total at the end",
+    {POISE_OPTION_FLAG, 'c', "total", .help = "print a grand total at the end",
      .offset = offsetof(struct values, total)},
     {POISE_OPTION_INT, 'd', "max-depth", "N",
-     .help = "lines for directories at most N levels below an operand",
+     .help = "print directories at most N levels below a PATH",
      .offset = offsetof(struct values, max_depth), .min = 0, .max = UINT32_MAX},
     {POISE_OPTION_STRING, 't', "threshold", "SIZE",
-     .help = "no lines of less than SIZE or, if it is negative, of more than "
-             "what follows the -",
+     .help = "leave out amounts below SIZE; if SIZE is negative, those "
+             "above it",
      .offset = offsetof(struct values, threshold)},
     {POISE_OPTION_STRING, .name = "time", .arg = "WORD",
-     .help = "the newest time of what a line counts: of modification, or as "
-             "WORD says atime (access, use) or ctime (status)",
+     .help = "print the newest modification time below each directory; "
+             "WORD: atime (access, use) or ctime (status) instead",
      .implied = "mtime", .offset = offsetof(struct values, time)},
     {POISE_OPTION_STRING, .name = "time-style", .arg = "STYLE",
-     .help = "how times are written: full-iso, long-iso, iso, or +FORMAT as "
-             "for date (default: $TIME_STYLE, or long-iso)",
+     .help = "format of times: full-iso, long-iso, iso, or +FORMAT as for "
+             "date (default: $TIME_STYLE, or long-iso)",
      .offset = offsetof(struct values, time_style)},
     {POISE_OPTION_FLAG, '0', "null", .help = "end lines with NUL",
      .offset = offsetof(struct values, null_ended)},
     {POISE_OPTION_STRING, 'B', "block-size", "SIZE",
-     .help = "unit of the amounts, such as K, M, 512 or KB (default: 1K)",
+     .help = "unit of the printed amounts, such as K, M, 512 or KB "
+             "(default: 1K)",
      .offset = offsetof(struct values, block)},
     {POISE_OPTION_PRESET, 'h', "human-readable", "human-readable",
-     .help = "amounts such as 1.5K, 234M, 2G",
+     .help = "print amounts such as 1.5K, 234M, 2G",
      .offset = offsetof(struct values, block)},
     {POISE_OPTION_PRESET, .name = "si", .arg = "si",
-     .help = "the same in powers of 1000",
+     .help = "like -h, in powers of 1000",
      .offset = offsetof(struct values, block)},
     {POISE_OPTION_PRESET, 'k', .arg = "1K", .help = "like --block-size=1K",
      .offset = offsetof(struct values, block)},
     {POISE_OPTION_PRESET, 'm', .arg = "1M", .help = "like --block-size=1M",
      .offset = offsetof(struct values, block)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_COMMON_OPTIONS(struct values, engine.common),
     {POISE_OPTION_END},
@@ -124,25 +122,25 @@ const struct poise_command cli_du_command = {
     .operands = "[PATH]...",
     .summary = "add up the disk space that files use, as GNU du does",
     .description =
-        "Prints what every directory below each PATH (default: the current "
-        "directory) uses. A file with several names counts once, for the "
-        "operand given first, and there for the name whose path comes first in "
-        "the order of bytes. GNU du charges the name that it reads first, so "
-        "that figures of single directories depend on how the file system "
-        "sorts them; --charge-links=read does the same: directories in which "
-        "such paths part are read once more, to see their order.\n\n"
-        "Memory grows with what is printed, by about 130 bytes for each line "
-        "(-s and -d keep that small), and with the names of files that have "
-        "several, by about 150 bytes for each; -l needs none for these. With "
-        "-L a directory may be reached in many ways, and the first one counts: "
-        "one thread goes in GNU du's order, and remembers every inode, in up "
-        "to 64 bytes. A du that was interrupted starts anew: it knows no "
-        "checkpoints.",
+        "Prints what every directory below each PATH (default: the "
+        "current directory) uses. A file with several names counts "
+        "once: for the PATH given first, and there for the name whose "
+        "path comes first in byte order. GNU du counts it for the name "
+        "that it happens to read first, which depends on the file "
+        "system; --charge-links=read does the same, and reads some "
+        "directories twice for it.\n\n"
+        "Memory: about 130 bytes for each printed line (-s and -d keep "
+        "that small) and 150 bytes for each further name of a file "
+        "(none with -l). -L uses one thread, in GNU du's order, and up "
+        "to 64 bytes for each inode. An interrupted du starts anew: "
+        "there are no checkpoints.",
     .options = options,
-    .examples = "poise du -sh /data\tone figure\n"
-                "poise du -d 1 /data | sort -n\tthe large ones below\n",
-    .exits = "0\tall was read\n1\tsomething could not be read, or wrong use\n"
-             "3\tthe machine lacks something\n",
+    .examples = "poise du -sh /data\tthe total of /data\n"
+                "poise du -d 1 /data | sort -n\tthe folders in /data, the "
+                "largest last\n",
+    .exits = "0\teverything was read\n"
+             "1\tsomething could not be read, or wrong use\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 /* The output of a run. */

@@ -26,41 +26,38 @@ extern const char *const cli_extmem_engines[];
      0,                                                                        \
      "memory",                                                                 \
      "SIZE",                                                                   \
-     .help = "memory to use, of a node: its processes share it (default: "     \
-             "what the control group and the machine leave, less a tenth or "  \
-             "6 MiB, whichever is more, but half at most)",                    \
+     .help = "memory to use on each node; its processes share it (default: "   \
+             "half of what the control group and the machine leave, or less)", \
      .offset = offsetof(type, member.memory)},                                 \
         {POISE_OPTION_LIST, .name = "scratch", .arg = "DIR[,DIR...]",          \
          .help = "folders for scratch files, best one on each disk (default: " \
-                 "that of OUT)",                                               \
+                 "the folder of OUT)",                                         \
          .offset = offsetof(type, member.scratch)},                            \
         {POISE_OPTION_INT,                                                     \
          'j',                                                                  \
          "threads",                                                            \
          "N",                                                                  \
-         .help = "threads of each process (default: its share of the "         \
-                 "processors)",                                                \
+         .help = "threads of each process (default: its share of the cores)",  \
          .offset = offsetof(type, member.threads),                             \
          .min = 1,                                                             \
          .max = 256},                                                          \
         {POISE_OPTION_FLAG, .name = "fsync",                                   \
-         .help = "end when the output is safe on the disk",                    \
+         .help = "wait until the output is safe on disk",                      \
          .offset = offsetof(type, member.sync)},                               \
         {POISE_OPTION_ENUM,                                                    \
          .name = "io",                                                         \
          .arg = "NAME",                                                        \
-         .help = "how files are read and written (default: auto)",             \
+         .help = "how to read and write files (default: auto)",                \
          .offset = offsetof(type, member.engine),                              \
          .choices = cli_extmem_engines},                                       \
         {POISE_OPTION_FLAG, .name = "buffered",                                \
-         .help = "through the page cache, where O_DIRECT would work, too",     \
+         .help = "go through the page cache even where O_DIRECT works",        \
          .offset = offsetof(type, member.buffered)},                           \
         CLI_RENAMED(POISE_OPTION_FLAG, 0, "sync", NULL, "--fsync", type,       \
                     member.sync),                                              \
         CLI_VERBOSE_OPTION(type, member.verbose),                              \
     {                                                                          \
-        POISE_OPTION_FLAG, .name = "json",                                     \
-                           .help = "the same on stdout as JSON",               \
+        POISE_OPTION_FLAG, .name = "json", .help = "print statistics as JSON", \
                            .offset = offsetof(type, member.json)               \
     }
 

@@ -39,7 +39,7 @@ struct cli_cluster {
      'n',                                                                      \
      "processes",                                                              \
      "N",                                                                      \
-     .help = "processes that compute (default: this one alone)",               \
+     .help = "processes that compute (default: this one)",                     \
      .offset = offsetof(type, member.nodes),                                   \
      .min = 1,                                                                 \
      .max = POISE_FLOW_NODES_MOST},                                            \
@@ -47,14 +47,14 @@ struct cli_cluster {
          'j',                                                                  \
          "threads",                                                            \
          "N",                                                                  \
-         .help = "threads of each (default: 1)",                               \
+         .help = "threads of each process (default: 1)",                       \
          .offset = offsetof(type, member.threads),                             \
          .min = 1,                                                             \
          .max = 1024},                                                         \
         {POISE_OPTION_INT,                                                     \
          .name = "window",                                                     \
          .arg = "N",                                                           \
-         .help = "versions whose blocks are fetched ahead (default: 4)",       \
+         .help = "fetch blocks of up to N versions ahead (default: 4)",        \
          .offset = offsetof(type, member.window),                              \
          .min = 1,                                                             \
          .max = 1000000},                                                      \
@@ -62,50 +62,52 @@ struct cli_cluster {
          0,                                                                    \
          "memory",                                                             \
          "SIZE",                                                               \
-         .help = "of blocks on each node; beyond it only the oldest version "  \
-                 "goes on (default: no limit)",                                \
+         .help = "memory for blocks on each node; beyond it only the oldest "  \
+                 "version goes on (default: no limit)",                        \
          .offset = offsetof(type, member.memory)},                             \
         {POISE_OPTION_INT,                                                     \
          .name = "replicate-every",                                            \
          .arg = "N",                                                           \
-         .help = "after versions that N divides, keep copies on two other "    \
-                 "nodes, so that any two may die and little is computed "      \
-                 "again; 0: never (default: as often as pays, by what copies " \
-                 "are measured to cost; aims at 3 % of the time)",             \
+         .help =                                                               \
+             "copy blocks to two other nodes after every N versions, so "      \
+             "that any two nodes may die and little is computed again; 0: "    \
+             "never (default: chosen by what copies cost, about 3 % of the "   \
+             "time)",                                                          \
          .offset = offsetof(type, member.replicate),                           \
          .min = 0,                                                             \
          .max = 1000000},                                                      \
         {POISE_OPTION_INT,                                                     \
          .name = "spares",                                                     \
          .arg = "N",                                                           \
-         .help = "start another node for each that dies, N times at most "     \
+         .help = "start a new node for each that dies, at most N times "       \
                  "(default: 0)",                                               \
          .offset = offsetof(type, member.spares),                              \
          .min = 0,                                                             \
          .max = 1024},                                                         \
         {POISE_OPTION_STRING, .name = "log", .arg = "FILE",                    \
-         .help = "keep in FILE what is needed to go on should this process "   \
-                 "die: the same command then takes over",                      \
+         .help = "save in FILE what is needed to go on if this command dies: " \
+                 "run the same command again",                                 \
          .offset = offsetof(type, member.log)},                                \
         {POISE_OPTION_STRING, .name = "hosts", .arg = "FILE",                  \
-         .help = "run on the hosts that FILE names: lines NAME slots=N, N "    \
-                 "processes on each (default: this host)",                     \
+         .help =                                                               \
+             "run on the hosts in FILE: lines 'NAME slots=N', N processes "    \
+             "on each (default: this host)",                                   \
          .offset = offsetof(type, member.hosts)},                              \
         {POISE_OPTION_STRING,                                                  \
          0,                                                                    \
          "rsh",                                                                \
          "COMMAND",                                                            \
-         .help = "reach hosts by this command (default: ssh; none for this "   \
+         .help = "reach hosts with this command (default: ssh; none for this " \
                  "host)",                                                      \
          .offset = offsetof(type, member.rsh)},                                \
         {POISE_OPTION_DURATION, .name = "lost-after", .arg = "TIME",           \
-         .help = "declare a process dead that was silent for TIME (default: "  \
-                 "5s)",                                                        \
+         .help = "declare a process dead after TIME without a sign of it "     \
+                 "(default: 5s)",                                              \
          .offset = offsetof(type, member.lost_ns)},                            \
         {POISE_OPTION_STRING, .name = "etcd", .arg = "URL,...",                \
-         .help = "of several such commands with one --log one is elected by "  \
-                 "these servers of etcd; the next one takes over should its "  \
-                 "host die",                                                   \
+         .help =                                                               \
+             "run several such commands with one --log: these etcd servers "   \
+             "elect one of them, and another takes over if its host dies",     \
          .offset = offsetof(type, member.etcd)},                               \
         CLI_ABLATION_OPTION(type, member.ablation),                            \
         {POISE_OPTION_ENUM,                                                    \
@@ -122,36 +124,35 @@ struct cli_cluster {
         CLI_RENAMED_INT(0, "replicate", "--replicate-every", type,             \
                         member.replicate, 0, 1000000),                         \
     {                                                                          \
-        POISE_OPTION_FLAG, .name = "check",                                    \
-                           .help = "compute one block of ten twice and "       \
-                                   "compare",                                  \
-                           .offset = offsetof(type, member.check)              \
+        POISE_OPTION_FLAG,                                                     \
+            .name = "check",                                                   \
+            .help = "compute one block in ten twice and compare",              \
+            .offset = offsetof(type, member.check)                             \
     }
 
 /** Who computes what. */
 #define CLI_FLOW_SHARES(type, member)                                          \
     {POISE_OPTION_STRING, .name = "chunks", .arg = "FILE",                     \
-     .help = "who computes what: lines NODE ROWS COLUMNS [VERSIONS], ranges "  \
-             "of blocks from A up to and without B, as A-B (default: equal "   \
-             "shares)",                                                        \
+     .help = "who computes what: lines 'NODE ROWS COLUMNS [VERSIONS]', each "  \
+             "a range of blocks A-B, without B (default: equal shares)",       \
      .offset = offsetof(type, member.chunks)},                                 \
     {                                                                          \
-        POISE_OPTION_INT, .name = "adapt", .arg = "N",                         \
-                          .help = "give out N versions at a time, by what "    \
-                                  "was measured (default: equal shares of "    \
-                                  "all)",                                      \
-                          .offset = offsetof(type, member.adapt), .min = 1,    \
-                          .max = 1000000000                                    \
+        POISE_OPTION_INT,                                                      \
+            .name = "adapt", .arg = "N",                                       \
+            .help =                                                            \
+                "share out N versions at a time, by measured speed (default: " \
+                "equal shares of all)",                                        \
+            .offset = offsetof(type, member.adapt), .min = 1,                  \
+            .max = 1000000000                                                  \
     }
 
 #define CLI_FLOW_WORDS(type, member)                                           \
     {POISE_OPTION_FLAG, .name = "live",                                        \
-     .help = "show all the time how far each process is (with -n or --hosts)", \
+     .help = "show how far each process is (with -n or --hosts)",              \
      .offset = offsetof(type, member.live)},                                   \
         CLI_VERBOSE_OPTION(type, member.verbose),                              \
     {                                                                          \
-        POISE_OPTION_FLAG, .name = "json",                                     \
-                           .help = "the same on stdout as JSON",               \
+        POISE_OPTION_FLAG, .name = "json", .help = "print statistics as JSON", \
                            .offset = offsetof(type, member.json)               \
     }
 

@@ -52,10 +52,10 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, threads), .min = 1, .max = 1024},
     CLI_RENAMED_INT('t', NULL, "-j", struct values, threads, 1, 1024),
     {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
-     .help = "take no longer than TIME in all (default: 1m)",
+     .help = "take at most TIME in all (default: 1m)",
      .offset = offsetof(struct values, time_ns)},
     {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
-     .help = "hold messages between processes back, as 'poise run' does",
+     .help = "delay messages between processes, as with 'poise run'",
      .offset = offsetof(struct values, delay)},
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
@@ -66,29 +66,31 @@ const struct poise_command cli_advise_command = {
     .operands = "PROGRAM [ARGUMENT...]",
     .summary = "find out how many virtual ranks make a program fastest",
     .description =
-        "Runs PROGRAM, linked by 'poise cc', with one rank for each processor "
-        "(a thread of a process), then with 2, 4, 8, ... as long as that "
-        "helps, then the best of these by each policy, and the best again for "
-        "a median. Its output is thrown away. PROGRAM should do the same work "
-        "whatever the number of ranks, in some seconds.\n\n"
-        "Advised is the way with the fewest ranks, and without a policy, that "
-        "cannot be told from the fastest: whose runs overlap with those, or "
-        "whose median is less than 1 % above.\n\n"
-        "Times are those of the ranks, without starting and loading. What "
-        "limits a run: 'parallelism', no rank could run for a part of the "
-        "time; 'latency', that part of it in which ranks waited for messages "
-        "of other processes; 'saturated', the processors had hardly a pause, "
-        "so that more "
-        "ranks have nothing to hide; 'synchronisation', most of the waiting is "
-        "in collectives, in which ranks wait for the last; 'cache' and 'TLB', "
-        "misses beyond those of one rank for each processor; 'computing', the "
-        "program's own part takes longer than then, where the machine counts "
-        "no misses; 'system', time in the kernel; 'switching', Poise's own.",
+        "Runs PROGRAM, compiled with 'poise cc', with one rank for "
+        "each core, then with 2, 4, 8, ... as long as that helps, then "
+        "the best of these with each policy, and the best again for a "
+        "median. Its output is thrown away. PROGRAM should do the same "
+        "work whatever the number of ranks, within some seconds.\n\n"
+        "The advice is the fewest ranks, without a policy if possible, "
+        "that are as fast as the fastest: whose runs overlap with its "
+        "runs, or whose median is less than 1 % above.\n\n"
+        "Times do not include starting and loading. It also says what "
+        "limits each run: 'parallelism': for a part of the time no "
+        "rank could run; 'latency': for a part of the time ranks "
+        "waited for messages of other processes; 'saturated': the "
+        "cores were busy nearly all the time, so more ranks cannot "
+        "help; 'synchronisation': most waiting is in collectives, for "
+        "the last rank; 'cache' and 'TLB': more misses than with one "
+        "rank for each core; 'computing': the program's own part takes "
+        "longer than that, on a machine that does not count misses; "
+        "'system': time in the kernel; 'switching': Poise's own time.",
     .options = options,
-    .examples = "poise advise ./prog\tin this process\n"
-                "poise advise -n 4 --time 5m ./prog 3000\tin four, for five "
-                "minutes at most\n",
-    .exits = "0\tdone\n1\tno run did well\n125\tPoise itself failed\n",
+    .examples = "poise advise ./prog\tone process\n"
+                "poise advise -n 4 --time 5m ./prog 3000\tfour processes, at "
+                "most five minutes\n",
+    .exits = "0\tdone\n"
+             "1\tno run succeeded\n"
+             "125\tPoise itself failed\n",
 };
 
 struct way {

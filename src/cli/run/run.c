@@ -34,8 +34,8 @@ enum { IO_SYNC = POISE_DISK_THREADS + 1 };
 
 static const struct poise_option options[] = {
     {POISE_OPTION_INT, 'n', "processes", "N",
-     .help = "processes, started by the installed mpirun (default: 1, without "
-             "MPI)",
+     .help = "processes, started with the installed mpirun (default: 1, "
+             "without MPI)",
      .offset = offsetof(struct values, processes), .min = 1, .max = 1000000},
     {POISE_OPTION_INT, 'V', "ranks", "N",
      .help = "virtual ranks in all (default: one for each process)",
@@ -46,86 +46,86 @@ static const struct poise_option options[] = {
     CLI_RENAMED_INT('v', NULL, "-V", struct values, ranks, 1, 10000000),
     CLI_RENAMED_INT('t', NULL, "-j", struct values, threads, 1, 1024),
     {POISE_OPTION_STRING, .name = "policy", .arg = "NAME",
-     .help = "which ready rank runs next: round-robin (the default), serial, "
-             "serial:N (N threads at most compute at once), priority (those "
-             "that are seen to send to other processes go first), "
-             "priority:LIST (those of LIST, as 0,7,16-23), coschedule "
-             "(messages before any computation), or unblocked (the rank just "
-             "woken)",
+     .help = "which ready rank runs next: round-robin (default); serial or "
+             "serial:N (at most N threads compute at once); priority (ranks "
+             "that send to other processes first) or priority:LIST (those "
+             "of LIST, such as 0,7,16-23, first); coschedule (messages "
+             "before computation); or unblocked (the rank just woken)",
      .offset = offsetof(struct values, policy)},
     {POISE_OPTION_STRING, .name = "placement", .arg = "NAME",
-     .help = "which ranks a process holds: block (the default), cyclic, or "
-             "graph:FILE (those together that send to each other; FILE was "
-             "written by --profile-json with as many ranks)",
+     .help = "which ranks a process holds: block (default), cyclic, or "
+             "graph:FILE (keeps ranks together that send to each other; "
+             "FILE comes from --profile-json with as many ranks)",
      .offset = offsetof(struct values, placement)},
     {POISE_OPTION_STRING, .name = "speeds", .arg = "LIST",
-     .help = "how fast each process is, as 1,1,2.5: faster ones hold more "
-             "ranks (default: all alike)",
+     .help = "speed of each process, such as 1,1,2.5: faster ones hold more "
+             "ranks (default: all the same)",
      .offset = offsetof(struct values, speeds)},
     {POISE_OPTION_ENUM, .name = "smt", .arg = "WAY",
-     .help = "bind each thread to a hardware thread, core after core (on), or "
-             "to a core, whose other hardware threads then idle (off; "
-             "default: any, threads are not bound)",
+     .help = "bind threads: on, to hardware threads, core after core; off, "
+             "to cores, whose other hardware threads stay idle; any, not at "
+             "all (default: any)",
      .offset = offsetof(struct values, smt), .choices = poise_vrank_smt_names},
     {POISE_OPTION_BYTES, .name = "stack", .arg = "SIZE",
-     .help = "stack of each rank; memory is used where it is touched "
+     .help = "stack of each rank; takes memory only where it is touched "
              "(default: 8M)",
      .offset = offsetof(struct values, stack)},
     {POISE_OPTION_STRING, .name = "scratch", .arg = "DIR[,DIR...]",
-     .help = "swap what ranks allocate to disk where memory is short: files "
-             "without a name in these folders, several disks at once "
-             "(default with --memory: $TMPDIR, else /var/tmp)",
+     .help = "when memory is short, swap what ranks allocate to unnamed "
+             "files in these folders, several disks at once (default with "
+             "--memory: $TMPDIR, else /var/tmp)",
      .offset = offsetof(struct values, scratch)},
     {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
-     .help = "memory of each process, where ranks are swapped (default with "
-             "--scratch: what its control group and the machine allow)",
+     .help = "memory of each process, if ranks may be swapped to disk "
+             "(default with --scratch: what its control group and the "
+             "machine allow)",
      .offset = offsetof(struct values, memory)},
     {POISE_OPTION_BYTES, .name = "context", .arg = "SIZE",
-     .help = "what a rank may allocate at most (default: sixteen times the "
-             "memory that is left for contexts, if the scratch folders have "
-             "so much when it asks)",
+     .help = "the most that a rank may allocate (default: sixteen times the "
+             "memory left for contexts, as far as the scratch folders have "
+             "room)",
      .offset = offsetof(struct values, context)},
     {POISE_OPTION_ENUM, .name = "swap", .arg = "WHEN",
-     .help = "needed; or always, at each call that waits: for tests of "
-             "programs that might not bear it; or whole: all of a rank's data "
-             "comes whenever it goes on, not what it needs, for comparison",
+     .help = "when to swap: needed; always, at each call that waits (to "
+             "test programs); or whole, which reads all of a rank's data "
+             "whenever it goes on (for comparison) (default: needed)",
      .offset = offsetof(struct values, swap), .choices = swap_names},
     {POISE_OPTION_ENUM, .name = "track", .arg = "MODE",
-     .help = "how pages are found that were not written since they came into "
-             "memory: by asynchronous write protection (async-wp), or not, and "
-             "all are written (full; default: auto, what the kernel can do)",
+     .help = "which pages to write out: only changed ones, found by "
+             "asynchronous write protection (async-wp), or all (full) "
+             "(default: auto, what the kernel can do)",
      .offset = offsetof(struct values, track),
      .choices = poise_vrank_tracking_names},
     {POISE_OPTION_ENUM, .name = "io", .arg = "NAME",
-     .help = "how scratch files are read and written: by io_uring or by "
-             "threads, many transfers at a time, or one after the other (sync; "
-             "default: auto)",
+     .help = "how to read and write scratch files: io_uring or threads, "
+             "many transfers at once, or sync, one after the other "
+             "(default: auto)",
      .offset = offsetof(struct values, io), .choices = io_names},
     {POISE_OPTION_FLAG, .name = "buffered",
-     .help = "through the page cache, where O_DIRECT would work, too",
+     .help = "go through the page cache even where O_DIRECT works",
      .offset = offsetof(struct values, buffered)},
     {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
-     .help = "hold messages between processes back, as a slow network would: "
-             "one-way latency, and bytes per second",
+     .help = "delay messages between processes as a slow network would: "
+             "TIME is the one-way latency, RATE bytes per second, such as "
+             "10M (default: no limit)",
      .offset = offsetof(struct values, delay)},
     {POISE_OPTION_FLAG, .name = "check",
-     .help = "compare the types of what is sent and what is received: where "
-             "they differ the receive fails with MPI_ERR_TYPE, and both are "
-             "named",
+     .help = "compare the data types of sends and receives; where they "
+             "differ the receive fails with MPI_ERR_TYPE, and both are named",
      .offset = offsetof(struct values, check)},
     {POISE_OPTION_FLAG, .name = "profile",
      .help = "print on stderr where the time went: parallelism, computing, "
-             "waiting, system, functions of MPI, phases between collectives",
+             "waiting, system, MPI functions, phases between collectives",
      .offset = offsetof(struct values, profile)},
     {POISE_OPTION_STRING, .name = "profile-json", .arg = "FILE",
-     .help = "write all of that to FILE, and who sent to whom",
+     .help = "write the profile, and who sent to whom, to FILE",
      .offset = offsetof(struct values, profile_json)},
     {POISE_OPTION_STRING, .name = "against", .arg = "FILE",
      .help = "compare with the profile in FILE, of a run with one rank for "
-             "each processor",
+             "each core",
      .offset = offsetof(struct values, against)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "draw the profile into FILE, an HTML page",
+     .help = "write the profile as a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
@@ -136,42 +136,41 @@ const struct poise_command cli_run_command = {
     .operands = "PROGRAM [ARGUMENT...]",
     .summary = "run an MPI program with more ranks than processes",
     .description =
-        "PROGRAM was linked by 'poise cc', 'poise c++' or 'poise fort'. Each "
-        "rank has a private copy of it, and while one waits for a message "
+        "Compile PROGRAM with 'poise cc', 'poise c++' or 'poise fort' "
+        "first. Each rank is a user-level thread with its own copy of "
+        "the program's globals; while one rank waits for a message "
         "another computes.\n\n"
-        "A batch system's launcher may start the processes itself: "
-        "'srun poise run -V 64 ./prog' joins its step.\n\n"
-        "The environment variable POISE_MPI (ompi, mpich) chooses among "
-        "several installed MPIs; POISE_WIRE=mpi keeps messages between "
-        "processes of a node out of shared memory.\n\n"
-        "What is covered: MPI 3.1's messages of all kinds, persistent ones and "
-        "matched probes among them; requests; all collectives, blocking, "
-        "nonblocking and persistent, with their v and w forms and neighbour "
-        "collectives; "
-        "communicators, groups, intercommunicators; data types and packing, "
-        "external32 too; "
-        "operations; Cartesian and graph topologies; attributes, Info, error "
-        "handlers; files in their native representation, and in external32 "
-        "what has the same size there; and MPI-1's old "
-        "names. What is not: one-sided communication, dynamic processes and "
-        "general requests. A program that calls one of these does not "
-        "compile, and the compiler names the function.",
+        "A batch system's launcher can start the processes, too: 'srun "
+        "poise run -V 64 ./prog' joins its step.\n\n"
+        "If several MPIs are installed, POISE_MPI=ompi or "
+        "POISE_MPI=mpich in the environment chooses one. With "
+        "POISE_WIRE=mpi, messages between processes of a node go "
+        "through that MPI, not through shared memory.\n\n"
+        "Supported: MPI 3.1's point-to-point messages (with persistent "
+        "ones and matched probes), requests, all collectives "
+        "(blocking, nonblocking, persistent, neighbour, v and w "
+        "forms), communicators, groups, intercommunicators, data types "
+        "and packing, operations, Cartesian and graph topologies, "
+        "attributes, Info, error handlers, files, and MPI-1's old "
+        "names. Not supported: one-sided communication, dynamic "
+        "processes and generalised requests. A program that calls one "
+        "of these does not compile, and the compiler names the "
+        "function.",
     .options = options,
-    .examples = "poise run -V 64 ./prog\t64 ranks in this process\n"
-                "poise run -n 4 -V 64 ./prog\tin four processes\n"
-                "poise run -n 2 -V 16 --delay 5ms ./prog\tas if far apart\n"
-                "poise run -n 2 -V 16 --profile ./prog\tand say where the time "
+    .examples = "poise run -V 64 ./prog\trun 64 ranks in one process\n"
+                "poise run -n 4 -V 64 ./prog\trun them in four processes\n"
+                "poise run -n 2 -V 16 --delay 5ms ./prog\tpretend that the "
+                "processes are far apart\n"
+                "poise run -n 2 -V 16 --profile ./prog\tprint where the time "
                 "went\n",
-    .exits =
-        "N\twhat the program exits with: of the rank with the lowest "
-        "number that failed, or the first one that ended before "
-        "MPI_Finalize, whose end is the job's\n"
-        "125\tPoise itself or the launcher failed, the ranks wait for each "
-        "other, or one exited with 0 before MPI_Finalize\n"
-        "126\tPROGRAM cannot be run with virtual ranks\n"
-        "127\tthere is no such program\n"
-        "128+N\ta rank was ended by signal N; without -n the command ends "
-        "by that signal\n",
+    .exits = "N\tthe program's exit status: that of the lowest rank that "
+             "failed, or of the first that ended before MPI_Finalize\n"
+             "125\tPoise or the launcher failed, the ranks wait for each "
+             "other for ever, or one exited with 0 before MPI_Finalize\n"
+             "126\tPROGRAM cannot be run with virtual ranks\n"
+             "127\tthere is no such program\n"
+             "128+N\ta rank was ended by signal N; without -n the command "
+             "ends by that signal\n",
 };
 
 /* A rank may have crashed: nothing here allocates. */

@@ -18,42 +18,42 @@ struct values {
 };
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "What is computed"},
+    {POISE_OPTION_HEADING, .help = "What to compute"},
     {POISE_OPTION_INT, .name = "sweeps", .arg = "N",
-     .help = "go over all cells N times (default: 1000)",
+     .help = "number of sweeps over all cells (default: 1000)",
      .offset = offsetof(struct values, sweeps), .min = 0, .max = 1000000000},
     {POISE_OPTION_ENUM, .name = "method", .arg = "NAME",
-     .help = "how (default: jacobi)", .offset = offsetof(struct values, method),
+     .help = "method (default: jacobi)",
+     .offset = offsetof(struct values, method),
      .choices = poise_flow_method_names},
     {POISE_OPTION_STRING, .name = "omega", .arg = "W",
-     .help = "over-relaxation, more than 0 and less than 2 (default: 1)",
+     .help = "over-relaxation, between 0 and 2 (default: 1)",
      .offset = offsetof(struct values, omega)},
     {POISE_OPTION_STRING, .name = "hold", .arg = "VALUE",
-     .help = "cells that begin with VALUE or more stay as they are",
+     .help = "keep cells that begin with VALUE or more as they are",
      .offset = offsetof(struct values, hold)},
     {POISE_OPTION_FLAG, .name = "insulated",
-     .help = "nothing goes through the edge (default: the outermost cells stay "
-             "as they are)",
+     .help = "insulate the edge (default: the outermost cells stay as they "
+             "are)",
      .offset = offsetof(struct values, insulated)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_FLOW_OPTIONS(struct values, flow),
     CLI_RENAMED_INT('s', NULL, "--sweeps", struct values, sweeps, 0,
                     1000000000),
     {POISE_OPTION_INT, .name = "block", .arg = "N",
-     .help = "longest side of a block, in cells (default: 128)",
+     .help = "side of a block, at most N cells (default: 128)",
      .offset = offsetof(struct values, block), .min = 1, .max = 1000000},
     CLI_FLOW_SHARES(struct values, flow),
-    {POISE_OPTION_HEADING, .help = "Emulation of unequal nodes"},
+    {POISE_OPTION_HEADING, .help = "Emulating unequal nodes"},
     {POISE_OPTION_DURATION, .name = "block-time", .arg = "TIME",
-     .help = "each block takes that long, most of which is slept",
+     .help = "make each block take TIME, mostly asleep",
      .offset = offsetof(struct values, block_ns)},
     {POISE_OPTION_LIST, .name = "slow", .arg = "F,...",
-     .help = "times the factor of its node: of node 0, 1, ... (default: 1 "
-             "each)",
+     .help = "multiply that by a factor for node 0, 1, ... (default: 1 each)",
      .offset = offsetof(struct values, slow)},
-    {POISE_OPTION_HEADING, .help = "Words"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write an HTML page: the plate before and after, convergence, "
+     .help = "write a page (HTML): the plate before and after, convergence, "
              "what each node did",
      .offset = offsetof(struct values, report)},
     CLI_FLOW_WORDS(struct values, flow),
@@ -66,34 +66,35 @@ const struct poise_command cli_solve_command = {
     .operands = "IN OUT",
     .summary = "solve for the temperature of a plate on unequal nodes",
     .description =
-        "IN is an image (PGM, or PPM by its luminance) or a matrix of numbers "
-        "as text, one line a row: the temperature of each cell of a plate. "
-        "Each sweep moves every cell towards the mean of its four neighbours. "
-        "OUT is grey if it ends in .pgm, coloured if in .ppm, else a matrix "
-        "that reads as the very same numbers.\n\n"
-        "The plate is cut into blocks, which are computed where and when it "
-        "suits: no node waits for the slowest one, only for blocks that it "
-        "needs. Whatever "
-        "the number of nodes and threads, of deaths among the nodes and of "
-        "changes of shares, the cells are the same to the last bit.\n\n"
-        "Nodes are processes of this host, of those that --hosts names, or of "
-        "a "
-        "launcher (srun, mpirun). One that dies is replaced by "
-        "the others, which compute its part again from the last copies that "
-        "nodes keep for each other (see --replicate-every). One that gets "
-        "SIGTERM hands its blocks over before it ends.",
+        "IN is an image (PGM, or the luminance of a PPM) or a text "
+        "matrix with a line for each row: the temperature of each cell "
+        "of a plate. Each sweep moves every cell towards the mean of "
+        "its four neighbours. OUT is a grey image if it ends in .pgm, "
+        "a coloured one if it ends in .ppm, otherwise a text matrix "
+        "with the exact numbers.\n\n"
+        "The plate is cut into blocks. No node waits for the slowest "
+        "one, only for the blocks that it needs. The result is the "
+        "same to the last bit, whatever the number of nodes and "
+        "threads, and however many nodes die or change their share.\n\n"
+        "Nodes are processes of this host, of the hosts in --hosts, or "
+        "of a launcher (srun, mpirun). When a node dies the others "
+        "compute its part again, from copies that nodes keep for each "
+        "other (see --replicate-every). A node that gets SIGTERM hands "
+        "its blocks over before it ends.",
     .options = options,
-    .examples =
-        "poise solve plate.pgm rest.ppm\tone thread, 1000 sweeps\n"
-        "poise solve -n 4 plate.txt rest.txt\tfour processes, of which any two "
-        "may die\n"
-        "poise solve --hosts hosts.txt plate.txt rest.txt\ton several hosts\n"
-        "poise solve --method sor --omega 1.9 --report r.html plate.pgm "
-        "rest.pgm\tfaster to rest, with a plot\n"
-        "poise solve -n 4 --block-time 1ms --slow 1,4 --adapt 20 -v p.pgm "
-        "o.pgm\tnode 1 is four times as slow\n",
-    .exits = "0\tdone\n1\tnot done\n2\twrong use\n"
-             "3\tthe machine lacks something\n",
+    .examples = "poise solve plate.pgm rest.ppm\tone thread, 1,000 sweeps\n"
+                "poise solve -n 4 plate.txt rest.txt\tfour processes, of which "
+                "any two may die\n"
+                "poise solve --hosts hosts.txt plate.txt rest.txt\ton several "
+                "hosts\n"
+                "poise solve --method sor --omega 1.9 --report r.html "
+                "plate.pgm rest.pgm\tconverge faster, and draw a page\n"
+                "poise solve -n 4 --block-time 1ms --slow 1,4 --adapt 20 -v "
+                "p.pgm o.pgm\temulate a node that is four times as slow\n",
+    .exits = "0\tdone\n"
+             "1\tit failed\n"
+             "2\twrong use\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 /* ---- words -------------------------------------------------------------- */

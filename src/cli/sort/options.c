@@ -17,96 +17,103 @@ static const char *const zstd_words[] = {"auto", "always", "never", NULL};
     }
 
 static const struct poise_option options[] = {
-    {POISE_OPTION_HEADING, .help = "How lines are ordered, as by GNU sort"},
+    {POISE_OPTION_HEADING, .help = "How lines are ordered, as in GNU sort"},
     LETTER(b, "ignore-leading-blanks", "ignore leading blanks"),
     LETTER(d, "dictionary-order", "consider only blanks, letters and digits"),
-    LETTER(f, "ignore-case", "take lower case for upper case"),
-    LETTER(g, "general-numeric-sort", "by floating point numbers, as 1e-3"),
-    LETTER(h, "human-numeric-sort", "by numbers with units, as 2K 1G"),
+    LETTER(f, "ignore-case", "treat lower case as upper case"),
+    LETTER(g, "general-numeric-sort",
+           "by floating point numbers, such as 1e-3"),
+    LETTER(h, "human-numeric-sort", "by numbers with units, such as 2K 1G"),
     LETTER(i, "ignore-nonprinting", "consider only printable characters"),
     LETTER(M, "month-sort", "by names of months: unknown < JAN < ... < DEC"),
     LETTER(n, "numeric-sort", "by decimal numbers of any length"),
-    LETTER(R, "random-sort", "shuffle, but group keys that are equal"),
-    LETTER(r, "reverse", "the other way round"),
-    LETTER(V, "version-sort", "by versions, as a-1.9 < a-1.10"),
+    LETTER(R, "random-sort", "shuffle, but keep equal keys together"),
+    LETTER(r, "reverse", "reverse the order"),
+    LETTER(V, "version-sort", "by versions: a-1.9 < a-1.10"),
     {POISE_OPTION_ENUM, .name = "sort", .arg = "WORD",
      .help = "the same as -g, -h, -M, -n, -R or -V",
      .offset = offsetof(struct cli_sort_values, order.word),
      .choices = cli_sort_words},
     {POISE_OPTION_STRING, .name = "random-source", .arg = "FILE",
-     .help = "shuffle by the first bytes of FILE: the same for the same",
+     .help = "shuffle by the first bytes of FILE: the same FILE, the same "
+             "order",
      .offset = offsetof(struct cli_sort_values, order.random_source)},
     {POISE_OPTION_LIST, 'k', "key", "KEY",
-     .help = "F[.C][LETTERS][,F[.C][LETTERS]]: from field F, character C, to "
-             "the end of the line or the second place; can be repeated. Of "
-             "records: OFFSET,KEYLEN for bytes, OFFSET:u64 (or another "
-             "number's type) for a number, r behind it for the greatest first. "
-             "With --csv: NAME[:LETTERS], a column by its name",
+     .help = "F[.C][LETTERS][,F[.C][LETTERS]]: from field F, character C, "
+             "to the end of the line or the second place; LETTERS are those "
+             "of the options above; can be repeated. Of records: "
+             "OFFSET,KEYLEN for bytes, OFFSET:u64 (or another number type) "
+             "for a number, r behind it for the greatest first. With --csv: "
+             "NAME[:LETTERS], a column by its name",
      .offset = offsetof(struct cli_sort_values, order.keys)},
     {POISE_OPTION_STRING, 't', "field-separator", "CHAR",
-     .help = "what parts fields (default: between a blank and what precedes)",
+     .help = "what separates fields (default: the change from a non-blank "
+             "to a blank)",
      .offset = offsetof(struct cli_sort_values, order.separator)},
     {POISE_OPTION_FLAG, 'u', "unique",
-     .help = "of items with equal keys, keep the first only",
+     .help = "keep only the first of items with equal keys",
      .offset = offsetof(struct cli_sort_values, order.unique)},
     {POISE_OPTION_FLAG, .name = "count",
-     .help = "of lines with equal keys the first, their number before it: "
-             "sort | uniq -c for -k",
+     .help = "print the first of lines with equal keys, and how many there "
+             "are before it: sort | uniq -c, for keys",
      .offset = offsetof(struct cli_sort_values, count)},
     {POISE_OPTION_LIST, .name = "sum", .arg = "FIELD",
-     .help = "of items with equal keys the first, with this field the sum of "
-             "theirs; can be repeated. Of lines the field's number, of records "
-             "OFFSET:u64 or another number's type",
+     .help = "keep the first of items with equal keys, and add up this "
+             "field of all of them; can be repeated. FIELD is a field's "
+             "number, of records OFFSET:u64 or another number type",
      .offset = offsetof(struct cli_sort_values, order.sums)},
     {POISE_OPTION_BYTES, .name = "head", .arg = "N",
-     .help = "write the first N items only; not all are stored for it",
+     .help = "write only the first N items, without storing all",
      .offset = offsetof(struct cli_sort_values, head)},
     {POISE_OPTION_FLAG, 's', "stable",
-     .help = "keep the order of equal keys (of lines: do not compare all of "
-             "them at last)",
+     .help = "keep the order of items with equal keys (do not compare whole "
+             "lines as a last resort)",
      .offset = offsetof(struct cli_sort_values, order.stable)},
-    {POISE_OPTION_FLAG, 'z', "zero-terminated", .help = "lines end with NUL",
+    {POISE_OPTION_FLAG, 'z', "zero-terminated",
+     .help = "lines end with NUL, not newline",
      .offset = offsetof(struct cli_sort_values, order.zero_ended)},
-    {POISE_OPTION_HEADING, .help = "What is done"},
+    {POISE_OPTION_HEADING, .help = "What to do"},
     {POISE_OPTION_STRING, .name = "type", .arg = "TYPE",
      .help = "u32, i32, u64, i64, f32, f64, lines, record:LEN or "
              "record:LEN,OFFSET,KEYLEN (default: lines)",
      .offset = offsetof(struct cli_sort_values, order.type)},
     {POISE_OPTION_FLAG, .name = "csv",
-     .help = "rows of CSV behind one with the names of columns, which stays "
-             "the first: -k NAME[:LETTERS] names one, -t what parts fields "
-             "(default: ,); quotes count, and may hold newlines",
+     .help = "sort rows of CSV; the first row has the names of the columns "
+             "and stays first. -k NAME[:LETTERS] sorts by a column, -t sets "
+             "the separator (default: ,); quoted fields may hold separators "
+             "and newlines",
      .offset = offsetof(struct cli_sort_values, order.csv)},
     {POISE_OPTION_FLAG, .name = "dry-run",
-     .help = "write nothing: say how often the data would be read and written, "
-             "and how long the disk takes for that",
+     .help = "write nothing; say how often the data would be read and "
+             "written, and how long the disk takes for that",
      .offset = offsetof(struct cli_sort_values, dry_run)},
     {POISE_OPTION_FLAG, .name = "debug",
-     .help = "show below each line what of it the keys look at, and say on "
-             "stderr what is questionable about them",
+     .help = "mark below each line what its keys are, and warn on stderr of "
+             "questionable keys",
      .offset = offsetof(struct cli_sort_values, debug)},
     {POISE_OPTION_LIST, 'o', "output", "FILE",
-     .help = "write there, not to standard output; it may be an input",
+     .help = "write to FILE, not to standard output; FILE may be an input",
      .offset = offsetof(struct cli_sort_values, outs)},
     {POISE_OPTION_FLAG, .name = "in-place",
-     .help = "the one input is the output, too",
+     .help = "replace the one input by the output",
      .offset = offsetof(struct cli_sort_values, in_place)},
     {POISE_OPTION_STRING, .name = "files0-from", .arg = "FILE",
-     .help = "inputs are the names in FILE, each with a NUL behind it",
+     .help = "sort the files named in FILE, NUL-terminated",
      .offset = offsetof(struct cli_sort_values, names)},
     {POISE_OPTION_FLAG, 'c',
-     .help = "see whether the one input is sorted, and say where not",
+     .help = "check whether the one input is sorted; say where it is not",
      .offset = offsetof(struct cli_sort_values, check)},
-    {POISE_OPTION_FLAG, 'C', .help = "the same without a word",
+    {POISE_OPTION_FLAG, 'C', .help = "the same, silently",
      .offset = offsetof(struct cli_sort_values, quiet)},
     {POISE_OPTION_ENUM, .name = "check", .arg = "WORD",
-     .help = "diagnose-first: like -c; quiet, silent: like -C. Of numbers and "
-             "records, and with --json: how many, and a checksum",
+     .help = "diagnose-first: like -c; quiet, silent: like -C. With "
+             "numbers, records or --json also print how many there are, and "
+             "a checksum",
      .offset = offsetof(struct cli_sort_values, check_how),
      .implied = "diagnose-first", .choices = check_words},
     {POISE_OPTION_FLAG, .name = "verify",
-     .help = "sort, then read the output again and compare its checksum with "
-             "that of what was read",
+     .help = "sort, then read the output again and compare its checksum "
+             "with the input's",
      .offset = offsetof(struct cli_sort_values, verify)},
     {POISE_OPTION_FLAG, 'm', "merge",
      .help = "the inputs are sorted: merge them",
@@ -115,15 +122,15 @@ static const struct poise_option options[] = {
      .help = "merge N files at a time (default: 16)",
      .offset = offsetof(struct cli_sort_values, batch), .min = 2,
      .max = 100000},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_EXTMEM_OPTIONS(struct cli_sort_values, disk),
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "a page of plots and tables (HTML)",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct cli_sort_values, report)},
     CLI_PROGRESS_OPTION(struct cli_sort_values, progress),
     {POISE_OPTION_STRING, 'S', "buffer-size", "SIZE",
-     .help = "like --memory, in KiB without a letter, N% of the machine's; "
-             "less than 4M is taken for 4M",
+     .help = "like --memory; without a letter in KiB, N% is a share of the "
+             "machine's memory; at least 4M",
      .offset = offsetof(struct cli_sort_values, size)},
     {POISE_OPTION_LIST, 'T', "temporary-directory", "DIR",
      .help = "like --scratch; can be repeated",
@@ -135,29 +142,28 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct cli_sort_values, disk.threads), .min = 1,
      .max = 256},
     {POISE_OPTION_STRING, .name = "compress-program", .arg = "PROGRAM",
-     .help = "compress blocks of scratch files by PROGRAM, from standard input "
-             "to standard output, and back by PROGRAM -d; a program for each "
-             "block: --zstd is many times faster",
+     .help = "compress scratch files with PROGRAM (PROGRAM -d "
+             "decompresses), one process for each block; --zstd is many "
+             "times faster",
      .offset = offsetof(struct cli_sort_values, compress)},
     {POISE_OPTION_ENUM, .name = "zstd", .arg = "WHEN", .implied = "always",
-     .help = "compress scratch files by Zstandard: always, never, or auto: "
-             "where that is quicker, by what the disk and some of the data "
-             "take (default: auto)",
+     .help = "compress scratch files with Zstandard: always, never, or "
+             "auto: where a trial says that it is quicker (default: auto)",
      .offset = offsetof(struct cli_sort_values, zstd), .choices = zstd_words},
     {POISE_OPTION_HEADING, .help = "Data to try it with"},
     {POISE_OPTION_BYTES, .name = "generate", .arg = "N",
-     .help = "write N items of the type into the one file named; N may end "
-             "in K, M, G, ... as sizes do",
+     .help = "write N items of the type into the named file; N may end in "
+             "K, M, G, ... as sizes do",
      .offset = offsetof(struct cli_sort_values, generate)},
     {POISE_OPTION_ENUM, .name = "pattern", .arg = "NAME",
-     .help = "their keys (default: random)",
+     .help = "order of their keys (default: random)",
      .offset = offsetof(struct cli_sort_values, pattern),
      .choices = poise_sort_pattern_names},
     {POISE_OPTION_INT, .name = "seed", .arg = "N",
-     .help = "start of the random keys (default: 1)",
+     .help = "seed of random keys (default: 1)",
      .offset = offsetof(struct cli_sort_values, seed), .min = 0,
      .max = INT64_MAX},
-    {POISE_OPTION_HEADING, .help = "Words"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     CLI_COMMON_OPTIONS(struct cli_sort_values, common),
     {POISE_OPTION_END},
 };
@@ -167,48 +173,50 @@ const struct poise_command cli_sort_command = {
     .operands = "[IN]...",
     .summary = "sort files that are larger than memory",
     .description =
-        "Sorts lines as GNU sort does, with its options and its answers, or "
-        "numbers or records (--type) by keys in ascending order; past the page "
-        "cache, each byte read twice and written twice if there is memory "
-        "enough (--verbose says what it came to). The inputs are read as if "
-        "they were one file, standard input if there is none. Lines are "
-        "ordered as LC_ALL, LC_COLLATE or LANG say; bytes, by LC_ALL=C, is "
-        "quickest. Floating point numbers (f32, f64) are ordered as by "
-        "totalOrder of IEEE 754: -NaN, -inf ... -0, +0 ... +inf, NaN.\n\n"
-        "The output appears when it is whole, under its name, or not at all; "
-        "it may be one of the inputs, which else are never changed. Scratch "
-        "files have no names: nothing is left of them, however the command "
-        "ends. They take as much space as the inputs at most, the output as "
-        "much again.\n\n"
-        "An input or the output may be -, standard input and output. What is "
-        "no file, as a pipe, is first copied into a scratch file, which takes "
-        "as much space once more; --merge and -c copy nothing.\n\n"
-        "Started by mpirun, srun or the like, all processes sort together, "
-        "each "
-        "with its part of the data; the output is the same. Inputs then have "
-        "to be files.\n\n"
+        "Sorts lines with GNU sort's options and answers, or numbers "
+        "or records by their keys (--type). All inputs are read as "
+        "one; without any, standard input is. Lines are ordered as "
+        "LC_ALL, LC_COLLATE or LANG say; LC_ALL=C, the order of bytes, "
+        "is fastest.\n\n"
+        "Data that do not fit into memory go through scratch files, "
+        "past the page cache: with enough memory each byte is read "
+        "twice and written twice (--verbose says how often it was). "
+        "Floating point numbers (f32, f64) follow IEEE 754's "
+        "totalOrder: -NaN, -inf ... -0, +0 ... +inf, NaN.\n\n"
+        "The output appears when it is complete, or not at all. It may "
+        "be one of the inputs; other inputs are never changed. Scratch "
+        "files have no names, so nothing is left of them, however the "
+        "command ends. They take at most as much space as the inputs; "
+        "the output takes as much again.\n\n"
+        "An input or the output may be -, standard input and output. A "
+        "pipe is first copied into a scratch file, which takes as much "
+        "space once more; --merge and -c copy nothing.\n\n"
+        "Under mpirun or srun all processes sort together, each with "
+        "its part of the data; the output is the same. Inputs then "
+        "have to be files.\n\n"
         "With --type, IN OUT still means IN -o OUT in this release.",
     .options = options,
     .examples =
-        "poise sort -t, -k3,3nr -k1,1 table.csv -o sorted.csv\tlines by their "
-        "third field, a number, the greatest first, then by their first\n"
-        "poise sort --csv -k amount:nr -k name sales.csv -o sorted.csv\ta "
-        "table "
-        "by its columns\n"
-        "poise sort -u words1 words2 >all\tseveral inputs, each line once\n"
-        "poise sort --in-place list\tthe output is the input\n"
+        "poise sort -t, -k3,3nr -k1,1 table.csv -o sorted.csv\tby the "
+        "third field, a number, the greatest first, then by the first\n"
+        "poise sort --csv -k amount:nr -k name sales.csv -o "
+        "sorted.csv\tsort a table by its columns\n"
+        "poise sort -u words1 words2 >all\tmerge several inputs, each "
+        "line once\n"
+        "poise sort --in-place list\tsort a file in place\n"
         "poise sort --type u64 in.bin -o out.bin\tnumbers\n"
-        "poise sort --type record:100,0,10 --memory 4G --scratch /a,/b in -o "
-        "out\trecords, two disks\n"
-        "mpirun -n 4 poise sort --type u64 in.bin -o out.bin\tby four "
+        "poise sort --type record:100,0,10 --memory 4G --scratch /a,/b "
+        "in -o out\tsort records, with scratch files on two disks\n"
+        "mpirun -n 4 poise sort --type u64 in.bin -o out.bin\tuse four "
         "processes\n"
-        "poise sort --type record:24 -k 16:f64r -k 0,8 in -o out\trecords by a "
-        "number, the greatest first, then by bytes\n"
-        "poise sort --check --type u64 out.bin\tis it sorted?\n"
-        "poise sort --generate 1M --type u64 in.bin\ttest data\n",
-    .exits = "0\tdone; with -c, -C, --check: sorted\n1\tnot sorted (-c, -C, "
-             "--check, --verify)\n"
-             "2\tnot done, or wrong use\n3\tthe machine lacks something\n",
+        "poise sort --type record:24 -k 16:f64r -k 0,8 in -o out\tsort "
+        "records by a number, the greatest first, then by bytes\n"
+        "poise sort --check --type u64 out.bin\tcheck that it is sorted\n"
+        "poise sort --generate 1M --type u64 in.bin\tmake test data\n",
+    .exits = "0\tdone; with -c, -C, --check: sorted\n"
+             "1\tnot sorted (-c, -C, --check, --verify)\n"
+             "2\tit failed, or wrong use\n"
+             "3\tthis machine lacks something that is needed\n",
 };
 
 /* ---- what fits together ---------------------------------------------------

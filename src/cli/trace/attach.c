@@ -17,7 +17,7 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
-     .help = "watch for so long (default: until the program ends, or Ctrl-C)",
+     .help = "watch for TIME (default: until the program ends, or Ctrl-C)",
      .offset = offsetof(struct values, time_ns)},
     MONITOR_WANTS_OPTIONS(struct values, wants),
     CLI_COMMON_OPTIONS(struct values, common),
@@ -29,25 +29,24 @@ const struct poise_command cli_trace_attach_command = {
     .operands = "FILE",
     .summary = "watch an MPI program that runs already",
     .description =
-        "The program was started with POISE_TRACE=FILE under 'poise coll'. "
-        "With POISE_TRACE_PAUSED=1 beside it it records nothing until this "
-        "command says so, and nothing again when this command leaves: a call "
-        "then costs two readings of the clock more than without Poise, and no "
-        "memory. Without it the newest records are always there, and the "
-        "report begins with those.\n\n"
-        "What is shown, and the options, are those of 'poise trace run'. The "
-        "program goes on as it was, also when this command is interrupted, "
-        "which makes it report. Files of ranks on other hosts are seen if they "
-        "lie in a folder that all of them share.",
+        "Start the program with POISE_TRACE=FILE under 'poise coll'. "
+        "With POISE_TRACE_PAUSED=1 as well, it records only while this "
+        "command watches; otherwise a call costs two readings of the "
+        "clock and no memory. Without POISE_TRACE_PAUSED the newest "
+        "records are always kept, and the report begins with them.\n\n"
+        "The report and the options are those of 'poise trace run'. "
+        "Ctrl-C ends this command with a report; the program goes on. "
+        "To see ranks on other hosts, put FILE into a folder that all "
+        "hosts share.",
     .options = options,
-    .examples =
-        "POISE_TRACE=/dev/shm/job POISE_TRACE_PAUSED=1 mpirun -n 8 poise coll "
-        "./prog\tstart it, not recording\n"
-        "poise trace attach --time 10s /dev/shm/job\twhat does it do now?\n"
-        "poise trace attach --live /dev/shm/job\twatch it\n",
-    .exits = "0\tit was watched\n"
-             "1\tthe program is not there, has ended, or its files cannot be "
-             "read or written\n"
+    .examples = "POISE_TRACE=/dev/shm/job POISE_TRACE_PAUSED=1 mpirun -n 8 "
+                "poise coll ./prog\tstart a program, not recording yet\n"
+                "poise trace attach --time 10s /dev/shm/job\twatch it for ten "
+                "seconds\n"
+                "poise trace attach --live /dev/shm/job\twatch it live\n",
+    .exits = "0\tdone\n"
+             "1\tthere is no such program, it has ended, or a file cannot "
+             "be read or written\n"
              "2\twrong use\n",
 };
 

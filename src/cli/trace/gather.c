@@ -21,17 +21,17 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_LIST, .name = "child", .arg = "COMMAND",
-     .help = "bring what this shell command sends: 'ssh n2 poise trace gather "
-             "/dev/shm/t'; can be repeated",
+     .help = "shell command that starts another end, such as 'ssh n2 poise "
+             "trace gather /dev/shm/t'; can be repeated",
      .offset = offsetof(struct values, children)},
     {POISE_OPTION_DURATION, .name = "interval", .arg = "TIME",
-     .help = "time between questions (default 100ms)",
+     .help = "time between two requests (default: 100ms)",
      .offset = offsetof(struct values, interval_ns)},
     {POISE_OPTION_FLAG, .name = "in-turn",
-     .help = "ask one child after the other, not all at a time",
+     .help = "ask one child after the other, not all at once",
      .offset = offsetof(struct values, in_turn)},
     {POISE_OPTION_FLAG, .name = "once",
-     .help = "bring what there is now, and end",
+     .help = "copy what there is now, and end",
      .offset = offsetof(struct values, once)},
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
@@ -40,23 +40,23 @@ static const struct poise_option options[] = {
 const struct poise_command cli_trace_gather_command = {
     .name = "trace gather",
     .operands = "FILE",
-    .summary = "bring the records of other hosts here while they are made",
+    .summary = "copy the records of other hosts here while they are made",
     .description =
-        "Without --child it sends the records in FILE, FILE.1, ... to whoever "
-        "asks at its standard input and output: the lower end of a pipe. With "
-        "--child it starts the other ends and makes copies, FILE and FILE.R, "
-        "of all files that they have, until the programs have ended, and says "
-        "what it brought. Copies are traces like any other, which poise trace "
-        "show reads, and poise trace gather sends in turn: so hosts are "
-        "gathered by a tree. What was overwritten before it was asked for is "
-        "counted.",
+        "With --child, runs a shell command that starts the other end, "
+        "such as ssh, and copies all trace files of that host to FILE "
+        "and FILE.R until the programs have ended. Without --child, it "
+        "is that other end: it sends the records in FILE, FILE.1, ... "
+        "over its standard output. Copies are traces like any other: "
+        "'poise trace show' reads them, and 'poise trace gather' can "
+        "pass them on, so that hosts form a tree. Records that were "
+        "overwritten before they were copied are counted.",
     .options = options,
-    .examples =
-        "poise trace gather --child 'ssh n2 poise trace gather /dev/shm/t' t\t"
-        "copies of the ranks of n2, beside t\n"
-        "poise trace gather --once --child 'ssh n2 poise trace gather t' now\t"
-        "on demand\n",
-    .exits = "0\tall is there\n"
+    .examples = "poise trace gather --child 'ssh n2 poise trace gather "
+                "/dev/shm/t' t\tcopy the records of n2's ranks to files beside "
+                "t\n"
+                "poise trace gather --once --child 'ssh n2 poise trace gather "
+                "t' now\tcopy what there is now\n",
+    .exits = "0\teverything was copied\n"
              "1\ta child ended before its programs, or could not be "
              "understood\n"
              "2\twrong use\n",

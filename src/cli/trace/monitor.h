@@ -192,48 +192,50 @@ void monitor_wants_free(struct monitor_wants *wants);
      'o',                                                                      \
      "output",                                                                 \
      .arg = "FILE",                                                            \
-     .help = "the report into FILE, not behind what the program prints",       \
+     .help = "write the report to FILE instead of stdout",                     \
      .offset = offsetof(type, member.output)},                                 \
         {POISE_OPTION_STRING, .name = "report", .arg = "FILE",                 \
-         .help = "write a page with all figures there, HTML",                  \
+         .help = "write a page of plots and tables (HTML)",                    \
          .offset = offsetof(type, member.report)},                             \
         {POISE_OPTION_STRING, .name = "timeline", .arg = "FILE",               \
-         .help =                                                               \
-             "write the last calls there, for Perfetto and chrome://tracing",  \
+         .help = "write the last calls to FILE, for Perfetto and "             \
+                 "chrome://tracing",                                           \
          .offset = offsetof(type, member.timeline)},                           \
         TRACE_EXPORT_OPTIONS(type, member.exports),                            \
         {POISE_OPTION_LIST, .name = "query", .arg = "TEXT",                    \
-         .help = "ask about the calls: 'filter bytes<64 | by rank | "          \
-                 "mean(wait)'; can be repeated",                               \
+         .help =                                                               \
+             "ask a question about the calls, such as 'filter bytes<64 | by "  \
+             "rank | mean(wait)'; can be repeated",                            \
          .offset = offsetof(type, member.queries)},                            \
         {POISE_OPTION_INT,                                                     \
          .name = "share",                                                      \
          .arg = "PERCENT",                                                     \
-         .help = "how much of one processor looking at records may take; "     \
-                 "those that come faster are left out and counted; 0: no "     \
-                 "limit (default 1)",                                          \
+         .help =                                                               \
+             "spend at most PERCENT of one core on reading records; what "     \
+             "comes faster is left out and counted; 0: no limit (default: 1)", \
          .offset = offsetof(type, member.share),                               \
          .max = 100},                                                          \
         {POISE_OPTION_ENUM,                                                    \
          .name = "when",                                                       \
          .arg = "WHEN",                                                        \
-         .help = "look when all ranks here have left a call (released, the "   \
-                 "default), when all are inside one (contributed), or always", \
+         .help =                                                               \
+             "when to read records: released, when all ranks here have left "  \
+             "a call; contributed, when all are inside one; or always "        \
+             "(default: released)",                                            \
          .offset = offsetof(type, member.when),                                \
          .choices = monitor_whens},                                            \
         {POISE_OPTION_STRING, .name = "tune", .arg = "FILE",                   \
-         .help = "tune the tree of MPI_COMM_WORLD while the program runs, "    \
-                 "which follows FILE (POISE_TREE_WATCH); the best one stays "  \
-                 "there",                                                      \
+         .help =                                                               \
+             "tune the tree of MPI_COMM_WORLD while the program runs; FILE "   \
+             "keeps the best one (see POISE_TREE_WATCH)",                      \
          .offset = offsetof(type, member.tune)},                               \
         {POISE_OPTION_FLAG, .name = "messages",                                \
-         .help = "also point-to-point messages: who sends how much to whom, "  \
-                 "and who waits",                                              \
+         .help = "also watch point-to-point messages: who sends how much to "  \
+                 "whom, and who waits",                                        \
          .offset = offsetof(type, member.messages)},                           \
         {POISE_OPTION_FLAG, .name = "live",                                    \
-         .help =                                                               \
-             "show each second who is late now: a table on a terminal, else "  \
-             "lines, on stderr",                                               \
+         .help = "show who is late each second, on stderr: a table on a "      \
+                 "terminal, otherwise lines",                                  \
          .offset = offsetof(type, member.live)},                               \
     {                                                                          \
         POISE_OPTION_FLAG, .name = "json", .help = "print JSON",               \

@@ -15,16 +15,16 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "mpi", .arg = "NAME",
-     .help = "ompi or mpich (default: whose launcher it is)",
+     .help = "ompi or mpich (default: that of the launcher)",
      .offset = offsetof(struct values, mpi)},
     {POISE_OPTION_STRING, .name = "trace", .arg = "FILE",
-     .help = "keep the records in FILE (rank R above 0: FILE.R), for poise "
-             "trace show",
+     .help = "keep the records in FILE (rank R above 0: FILE.R), for 'poise "
+             "trace show'",
      .offset = offsetof(struct values, trace)},
     {POISE_OPTION_INT, 0, "rate", "N",
-     "record at most some N calls of a communicator in a second: where more "
-     "come, all ranks leave out the same ones, and count them; 0: record all "
-     "(default 40000)",
+     "record at most about N calls of a communicator per second; "
+     "all ranks leave out the same ones, and count them; 0: record "
+     "all (default: 40000)",
      .offset = offsetof(struct values, rate), .max = INT32_MAX},
     MONITOR_WANTS_OPTIONS(struct values, wants),
     CLI_COMMON_OPTIONS(struct values, common),
@@ -36,33 +36,37 @@ const struct poise_command cli_trace_run_command = {
     .operands = "[--] LAUNCHER [ARGUMENT...]",
     .summary = "run an MPI program, and show where its collectives spend time",
     .description =
-        "Stands before the launcher: poise trace run mpirun -n 8 ./prog. The "
-        "program stays as it is, but must be dynamically linked. Each "
-        "collective call of each rank leaves a record, which this command "
-        "reads while the program runs; memory does not grow with its length. "
-        "At the end, or when it is interrupted, it reports for each operation "
-        "of each communicator how long the calls took; how much of that went "
-        "by until the last rank had come (arrival), until the root of the "
-        "tree had all (reduce, with Poise's trees only), and until all had "
-        "left (broadcast); and which rank was last how often, and by how much. "
-        "A rank is last if another one had to wait for it.\n\n"
-        "The collectives of the program's own MPI are watched; POISE_TREE, "
-        "POISE_COLL_AFTER or POISE_COLL_RULES in the environment make it "
-        "Poise's (poise help coll). Ranks on other hosts are seen if --trace "
-        "names a place that all of them share.",
+        "Put it before the launcher: poise trace run mpirun -n 8 "
+        "./prog. The program is not changed, but must be dynamically "
+        "linked. Each collective call leaves a record, which this "
+        "command reads while the program runs; memory does not grow "
+        "with the length of the run.\n\n"
+        "At the end, or when you interrupt it, it reports for each "
+        "operation of each communicator how long the calls took, and "
+        "how much of that passed until the last rank had come "
+        "(arrival), until the root of the tree had all values (reduce, "
+        "with Poise's trees only) and until all had left (broadcast). "
+        "It names the ranks that came last, how often, by how much, "
+        "and why. A rank is last if another one had to wait for it.\n\n"
+        "It watches the collectives of the program's own MPI, or "
+        "Poise's if POISE_TREE, POISE_COLL_AFTER or POISE_COLL_RULES "
+        "is set (see 'poise help coll'). To see ranks on other hosts, "
+        "let --trace name a file in a folder that all hosts share.",
     .options = options,
-    .examples =
-        "poise trace run mpirun -n 8 ./prog\twho is late?\n"
-        "poise trace run --query 'by host | mean(wait)' mpirun -n 8 ./prog\t"
-        "ask\n"
-        "poise trace run --live mpirun -n 8 ./prog\tand who is it now?\n"
-        "poise trace run --messages mpirun -n 8 ./prog\tand in messages?\n"
-        "poise trace run --json -o r.json mpirun -n 8 ./prog\tfor programs\n"
-        "poise trace run --trace t mpirun -n 8 ./prog\tkeep the records\n"
-        "poise trace run --tune best.tree mpirun -n 8 ./prog\ttune its tree\n",
+    .examples = "poise trace run mpirun -n 8 ./prog\twho is late?\n"
+                "poise trace run --query 'by host | mean(wait)' mpirun -n 8 "
+                "./prog\task a question of your own\n"
+                "poise trace run --live mpirun -n 8 ./prog\twho is late now?\n"
+                "poise trace run --messages mpirun -n 8 ./prog\twho is late in "
+                "messages?\n"
+                "poise trace run --json -o r.json mpirun -n 8 ./prog\twrite "
+                "JSON, for programs\n"
+                "poise trace run --trace t mpirun -n 8 ./prog\tkeep the "
+                "records for later\n"
+                "poise trace run --tune best.tree mpirun -n 8 ./prog\ttune its "
+                "tree while it runs\n",
     .exits = "N\tthe launcher's own status\n"
-             "125\tPoise itself failed: wrong use, no preload, or nothing was "
-             "recorded\n"
+             "125\tPoise itself failed: wrong use, no preload, or no records\n"
              "126\tthe launcher cannot be run\n"
              "127\tthere is no such launcher\n",
 };

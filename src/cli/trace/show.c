@@ -13,7 +13,7 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, 'e', "events",
-     .help = "list the events, in the order in which they happened",
+     .help = "list the events in the order in which they happened",
      .offset = offsetof(struct values, events)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
@@ -23,21 +23,23 @@ static const struct poise_option options[] = {
 };
 
 #define DESCRIPTION                                                            \
-    "Each rank writes a file of its own: rank R above 0 FILE.R, which is "     \
-    "found beside FILE; files that were gathered from several hosts are all "  \
-    "named. They are shown as one, in one time: that of rank 0's clock, with " \
-    "what the clocks of other hosts differ and by how much that may be "       \
-    "wrong. A file has a ring of records for each thread; of a full ring the " \
-    "oldest are lost and counted. A file may be read while the run goes on, "  \
-    "and after it was killed. POISE_TRACE=FILE makes any command record, "     \
-    "and MPI programs under 'poise coll'; POISE_TRACE_EVENTS=N is how many "   \
-    "records a ring holds (default: 16,384)."
+    "Each rank writes its own file: rank 0 FILE, rank R FILE.R, "              \
+    "which is found beside FILE; name all files that you gathered "            \
+    "from several hosts. They are shown together, in the time of "             \
+    "rank 0's clock, with the offset of the other hosts' clocks "              \
+    "and its error. You can read a file while the run goes on, and "           \
+    "after it was killed.\n\n"                                                 \
+    "To record, set POISE_TRACE=FILE for any command of poise, or "            \
+    "for an MPI program under 'poise coll'. Each thread keeps its "            \
+    "newest POISE_TRACE_EVENTS records (default: 16,384); older "              \
+    "ones are lost and counted."
 #define EXAMPLES                                                               \
     "poise walk --trace t /data\trecord\n"                                     \
-    "POISE_TRACE=t poise bfs --scale 16\tthe same, with any command\n"         \
-    "poise trace show t\twhat each thread did, in numbers\n"                   \
-    "poise trace show --events t\tand event by event\n"                        \
-    "poise trace show --perfetto t.pftrace t\tfor ui.perfetto.dev\n"
+    "POISE_TRACE=t poise bfs --scale 16\trecord, with any command\n"           \
+    "poise trace show t\tshow show what each thread did, in numbers\n"         \
+    "poise trace show --events t\tshow it event by event\n"                    \
+    "poise trace show --perfetto t.pftrace t\tconvert for "                    \
+    "ui.perfetto.dev\n"
 #define EXITS                                                                  \
     "0\tall files were read\n1\ta file could not be read\n2\twrong use\n"
 

@@ -63,13 +63,12 @@ struct trace_exports {
 /** Its options, of a struct of values that has such a member. */
 #define TRACE_EXPORT_OPTIONS(type, member)                                     \
     {POISE_OPTION_STRING, .name = "perfetto", .arg = "FILE",                   \
-     .help = "write the records there, as Perfetto's binary trace",            \
+     .help = "write the records as a Perfetto trace",                          \
      .offset = offsetof(type, member.perfetto)},                               \
     {                                                                          \
-        POISE_OPTION_STRING,                                                   \
-            .name = "otf2", .arg = "DIR",                                      \
-            .help = "write the records there, as an OTF2 archive",             \
-            .offset = offsetof(type, member.otf2)                              \
+        POISE_OPTION_STRING, .name = "otf2", .arg = "DIR",                     \
+                             .help = "write the records as an OTF2 archive",   \
+                             .offset = offsetof(type, member.otf2)             \
     }
 /** Write them; CLI_DONE, or the reason is printed. */
 int trace_export(const char *command, struct poise_trace_session *session,

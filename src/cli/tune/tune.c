@@ -27,33 +27,35 @@ static const char *const operations[] = {"allreduce", "barrier", "allgather",
 
 static const struct poise_option options[] = {
     {POISE_OPTION_ENUM, 0, "operation", "NAME",
-     "tune for allreduce (default), barrier, allgather, broadcast or reduce, "
-     "the last two with rank 0 as root",
+     "tune for this collective, with rank 0 as root: allreduce, "
+     "barrier, allgather, broadcast or reduce (default: allreduce)",
      .offset = offsetof(struct values, operation), .choices = operations},
     {POISE_OPTION_LIST, 0, "size", "SIZE",
-     "tune for messages of SIZE; may be given again (default: 8, 4K and 64K)",
+     "tune for messages of SIZE; can be repeated (default: 8, 4K "
+     "and 64K)",
      .offset = offsetof(struct values, names)},
     {POISE_OPTION_STRING, .name = "tree", .arg = "TREE",
-     .help = "begin with this one: a shape, or a tree file (POISE_TREE; "
-             "default: one fit for the hosts)",
+     .help = "begin with this tree: a shape, or a tree file (default: "
+             "POISE_TREE, or one that fits the hosts)",
      .offset = offsetof(struct values, tree)},
     {POISE_OPTION_ENUM, 0, "method", "NAME",
-     "analysis: change what holds calls up (default); measure: use each tree "
-     "that generators make; rule: flat above 100 KB, else binary",
+     "analysis: change what slows calls down; measure: try all "
+     "generated trees; rule: flat above 100 KB, binary below "
+     "(default: analysis)",
      .offset = offsetof(struct values, method), .choices = methods},
     {POISE_OPTION_STRING, 'o', "output", "FILE",
-     "the best tree into FILE; of several sizes FILE.BYTES each",
+     "write the best tree to FILE; for several sizes to FILE.BYTES",
      .offset = offsetof(struct values, output)},
     {POISE_OPTION_INT, 0, "trials", "N",
-     "analysis: use N trees at most (default: a fifth of those to choose from, "
-     "3 to 16)",
+     "analysis: try at most N trees (default: a fifth of all, 3 to "
+     "16)",
      .offset = offsetof(struct values, trials), .min = 1, .max = 10000},
     {POISE_OPTION_INT, 0, "iterations", "N",
      "make N calls with each tree (default: 21)",
      .offset = offsetof(struct values, iterations), .min = 5, .max = 1000},
     {POISE_OPTION_DURATION, 0, "time", "TIME",
-     "go on with the best tree for TIME, and tune anew when its calls come to "
-     "take another time",
+     "go on with the best tree for TIME, and tune again when the "
+     "time of its calls changes",
      .offset = offsetof(struct values, time_ns)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
@@ -66,24 +68,26 @@ const struct poise_command cli_tune_command = {
     .operands = NULL,
     .summary = "find the tree by which a collective is fastest here",
     .description =
-        "All ranks call a collective over a tree, again and again. What each "
-        "hop "
-        "of it took tells what holds the calls up: a rank that comes late "
-        "(arrival), ways between hosts (network), messages that wait for "
-        "others of their host (departure), a slow host (load). That part of "
-        "the tree is changed while the calls go on: a level more or less, "
-        "another fan-in, a partial reduction or the root on another host. It "
-        "ends when nothing more is gained. Each line says what a call took, "
-        "and why which step was taken. The tree file is for POISE_TREE and "
-        "poise coll --tree.",
+        "All ranks call a collective over a tree again and again. The "
+        "time of each hop shows what slows the calls down: a rank that "
+        "comes late (arrival), the network between hosts (network), "
+        "messages that queue behind others of their host (departure), "
+        "or a slow host (load). That part of the tree is then changed: "
+        "a level more or less, another fan-in, a partial reduction, or "
+        "the root on another host. Tuning ends when nothing more is "
+        "gained. Each line tells the time of a call, and what was "
+        "changed and why. Use the tree file with poise coll --tree.",
     .options = options,
     .examples =
-        "mpirun -n 16 poise tune --size 8 -o best.tree\tone size\n"
-        "mpirun -n 16 poise coll --tree best.tree ./prog\tuse it\n"
-        "mpirun -n 16 poise tune --operation broadcast --size 64K\tanother "
-        "operation\n"
-        "mpirun -n 16 poise tune --method measure\tall trees of generators\n"
-        "poise wan -n 8 run poise tune --tree flat\tover emulated links\n",
+        "mpirun -n 16 poise tune --size 8 -o best.tree\ttune for one "
+        "size\n"
+        "mpirun -n 16 poise coll --tree best.tree ./prog\tuse the tree\n"
+        "mpirun -n 16 poise tune --operation broadcast --size "
+        "64K\ttune another operation\n"
+        "mpirun -n 16 poise tune --method measure\ttry all generated "
+        "trees\n"
+        "poise wan -n 8 run poise tune --tree flat\ttune over emulated "
+        "links\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n3\tthe MPI of the launcher "
              "cannot be joined\n",
 };

@@ -18,31 +18,32 @@ struct values {
 };
 
 #define KEYS                                                                   \
-    {POISE_OPTION_HEADING, .help = "Who may use it"},                          \
+    {POISE_OPTION_HEADING, .help = "Encryption"},                              \
         {POISE_OPTION_STRING, .name = "secret", .arg = "FILE",                 \
-         .help = "both ends have this secret; encipher all",                   \
+         .help = "encrypt with the secret in FILE, which both ends have",      \
          .offset = offsetof(struct values, secret)},                           \
         {POISE_OPTION_STRING, .name = "cert", .arg = "FILE",                   \
-         .help = "or: the certificate of this end (PEM)",                      \
+         .help = "or: encrypt with this end's certificate (PEM)",              \
          .offset = offsetof(struct values, cert)},                             \
         {POISE_OPTION_STRING, .name = "key", .arg = "FILE",                    \
-         .help = "its private key", .offset = offsetof(struct values, key)},   \
+         .help = "private key of that certificate",                            \
+         .offset = offsetof(struct values, key)},                              \
         {POISE_OPTION_STRING, .name = "ca", .arg = "FILE",                     \
-         .help = "the authority that signed the other end's certificate",      \
+         .help = "certificate of the authority that signed the other end's",   \
          .offset = offsetof(struct values, ca)},                               \
         {POISE_OPTION_STRING, .name = "peer-name", .arg = "NAME",              \
-         .help = "the name in that certificate (default: the host of the "     \
-                 "other end; any, where it connects to this one)",             \
+         .help = "the name in the other end's certificate (default: its host " \
+                 "name; any name where it connects to this end)",              \
          .offset = offsetof(struct values, peer_name)},                        \
         {POISE_OPTION_BYTES, .name = "pad", .arg = "SIZE",                     \
-         .help = "what goes over the link at a time is a multiple of SIZE, "   \
-                 "64 to 64K",                                                  \
+         .help =                                                               \
+             "pad what goes over the link to multiples of SIZE, 64 to 64K",    \
          .offset = offsetof(struct values, pad)},                              \
         {POISE_OPTION_HEADING, .help = "The link"},                            \
     {                                                                          \
         POISE_OPTION_DURATION,                                                 \
             .name = "timeout", .arg = "TIME",                                  \
-            .help = "give up a session when its link is gone for so long "     \
+            .help = "give up a session when its link has been gone this long " \
                     "(default: 5m)",                                           \
             .offset = offsetof(struct values, timeout)                         \
     }
@@ -53,12 +54,13 @@ struct values {
          'q',                                                                  \
          "quiet",                                                              \
          NULL,                                                                 \
-         "do not say what happens",                                            \
+         "do not report events on stderr",                                     \
          .offset = offsetof(struct values, quiet)},                            \
         {POISE_OPTION_FLAG, .name = "stats",                                   \
-         .help = "print figures at the end",                                   \
+         .help = "print statistics at the end",                                \
          .offset = offsetof(struct values, stats)},                            \
-        {POISE_OPTION_FLAG, .name = "json", .help = "print them as JSON",      \
+        {POISE_OPTION_FLAG, .name = "json",                                    \
+         .help = "print statistics as JSON",                                   \
          .offset = offsetof(struct values, json)},                             \
         CLI_COMMON_OPTIONS(struct values, common),                             \
     {                                                                          \
@@ -69,32 +71,31 @@ static const struct poise_option serve_options[] = {
     KEYS,
     {POISE_OPTION_HEADING, .help = "The screen"},
     {POISE_OPTION_STRING, .name = "encodings", .arg = "LIST",
-     .help = "encodings to ask the server for, best first, of tight, zrle, "
-             "hextile, rre, copyrect and raw (default: copyrect,raw of a "
-             "server on this machine, else copyrect,tight,zrle,hextile,rre,"
-             "raw)",
+     .help = "encodings to ask the server for, best first: tight, zrle, "
+             "hextile, rre, copyrect, raw (default: copyrect,raw if the "
+             "server is on this machine, otherwise all)",
      .offset = offsetof(struct values, encodings)},
     {POISE_OPTION_STRING, .name = "method", .arg = "NAME",
-     .help = "how pictures go over the link (default: auto, by content)",
+     .help = "how to send pictures over the link (default: auto, by content)",
      .offset = offsetof(struct values, method)},
     {POISE_OPTION_INT, .name = "level", .arg = "N",
-     .help = "compress what is new at this level of Zstandard (default: 9)",
+     .help = "compress new data at this Zstandard level (default: 9)",
      .offset = offsetof(struct values, level), .min = 1, .max = 19},
     SAYS,
 };
 
 static const struct poise_option view_options[] = {
     {POISE_OPTION_STRING, .name = "listen", .arg = "[ADDRESS:]PORT",
-     .help = "wait there for viewers (default: 5950, unless there is "
+     .help = "wait for viewers here (default: 5950, unless you give "
              "--websocket)",
      .offset = offsetof(struct values, listen)},
     {POISE_OPTION_STRING, .name = "websocket", .arg = "[ADDRESS:]PORT",
-     .help = "wait there for viewers in browsers, such as noVNC",
+     .help = "wait for viewers in browsers here, such as noVNC",
      .offset = offsetof(struct values, websocket)},
     KEYS,
     {POISE_OPTION_FLAG, .name = "two-phase",
-     .help = "show what short fingerprints say before it is proved; what was "
-             "wrong is corrected",
+     .help = "show pictures before long fingerprints have confirmed them; "
+             "errors are corrected",
      .offset = offsetof(struct values, two_phase)},
     SAYS,
 };
@@ -104,27 +105,31 @@ const struct poise_command cli_vnc_serve_command = {
     .operands = "[ADDRESS:]PORT SERVER",
     .summary = "carry a VNC server's screen over a thin link",
     .description =
-        "Waits at PORT for poise vnc view, and connects each of its viewers to "
-        "the VNC server SERVER, HOST:PORT or HOST:DISPLAY. It asks the server "
-        "for updates on its own, and sends what changed as soon as the link "
-        "has room: what was on the screen before, or is elsewhere on it, costs "
-        "a few bytes. All is without losses.\n\n"
-        "The server decides who may use it: viewers are offered those of its "
-        "kinds of security that can be relayed, none and a VNC password, and "
-        "each has a connection of its own to the server. What they see and "
-        "type is never compressed together.\n\n"
-        "A session outlives its link: poise vnc view makes the link again, and "
-        "goes on where it was. Beyond this machine both ends speak TLS 1.3 and "
-        "prove to each other that they have the same secret, or certificates; "
-        "without these they listen and connect nowhere else. poise tunnel "
-        "--make-secret makes a secret.",
+        "Run it on the far host. It waits at PORT for 'poise vnc "
+        "view', and connects each viewer to the VNC server SERVER "
+        "(HOST:PORT or HOST:DISPLAY). It sends what changed as soon as "
+        "the link has room; what was on the screen before, or is "
+        "elsewhere on it, costs a few bytes. Pictures arrive without "
+        "loss.\n\n"
+        "The VNC server decides who may use it: viewers can log in "
+        "without a password or with a VNC password, if the server "
+        "allows it. Each viewer has its own connection to the server, "
+        "and what different viewers see and type is never compressed "
+        "together.\n\n"
+        "A session survives a broken link: 'poise vnc view' links "
+        "again and goes on. Between machines both ends use TLS 1.3 "
+        "with a shared secret ('poise tunnel --make-secret FILE' makes "
+        "one) or certificates; without these they listen and connect "
+        "on this machine only.",
     .options = serve_options,
-    .examples =
-        "poise tunnel --make-secret vnc.key\tto be copied to both hosts\n"
-        "poise vnc serve --secret vnc.key 0.0.0.0:7070 localhost:1\tthere\n"
-        "poise vnc view --secret vnc.key far:7070\there\n"
-        "vncviewer localhost:50\tshows display 1 of far\n",
-    .exits = "0\tit was asked to end\n1\tit could not begin, or go on\n"
+    .examples = "poise tunnel --make-secret vnc.key\tmake a secret; copy it to "
+                "both hosts\n"
+                "poise vnc serve --secret vnc.key 0.0.0.0:7070 localhost:1\ton "
+                "the far host\n"
+                "poise vnc view --secret vnc.key far:7070\ton the near host\n"
+                "vncviewer localhost:50\tshow display 1 of far\n",
+    .exits = "0\tended by a signal, as asked\n"
+             "1\tit could not start, or go on\n"
              "2\twrong use\n",
 };
 
@@ -133,24 +138,24 @@ const struct poise_command cli_vnc_view_command = {
     .operands = "HOST:PORT",
     .summary = "let VNC viewers see a screen over a thin link",
     .description =
-        "Waits for VNC viewers, and shows them the screen that poise vnc serve "
-        "carries from HOST:PORT. Viewers are answered at once, from the "
-        "picture that is here, in the encoding (tight, zrle, hextile or raw) "
-        "and the pixels that they want; keys, pointers and clipboards go to "
-        "the server. There may be several viewers.\n\n"
-        "With --websocket viewers in browsers are served, too. Pages may "
-        "connect only to the address that they came from, and pages of this "
-        "machine to this machine.\n\n"
-        "When the link breaks viewers keep what they see, what is typed waits, "
-        "and the link is made again. Without a secret or certificates only "
-        "this machine may connect.",
+        "Run it on the near host. It waits for VNC viewers and shows "
+        "them the screen that 'poise vnc serve' sends from HOST:PORT. "
+        "Viewers are answered at once from the picture kept here, in "
+        "the encoding (tight, zrle, hextile or raw) and pixel format "
+        "that they want; keys, pointer and clipboard go to the server. "
+        "Several viewers can connect.\n\n"
+        "With --websocket, viewers in browsers can connect, too: pages "
+        "from the same address, or from this machine.\n\n"
+        "When the link breaks, viewers keep what they see, typing "
+        "waits, and the link is made again. Without a secret or "
+        "certificates only this machine can connect.",
     .options = view_options,
-    .examples =
-        "poise vnc view --secret vnc.key far:7070\tthen: vncviewer "
-        "localhost:50\n"
-        "poise vnc view --secret vnc.key --listen 5951 --websocket 6080 "
-        "far:7070\tbrowsers, too\n",
-    .exits = "0\tit was asked to end\n1\tit could not begin, or go on\n"
+    .examples = "poise vnc view --secret vnc.key far:7070\tthen: vncviewer "
+                "localhost:50\n"
+                "poise vnc view --secret vnc.key --listen 5951 --websocket "
+                "6080 far:7070\tserve browsers, too\n",
+    .exits = "0\tended by a signal, as asked\n"
+             "1\tit could not start, or go on\n"
              "2\twrong use\n",
 };
 

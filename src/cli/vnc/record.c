@@ -18,25 +18,25 @@ struct values {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
-     .help = "end after TIME (default: when you interrupt it, or the server "
-             "ends)",
+     .help = "stop after TIME (default: when you interrupt it, or the "
+             "server ends)",
      .offset = offsetof(struct values, time)},
     {POISE_OPTION_INT, .name = "updates", .arg = "N",
-     .help = "end after N updates", .offset = offsetof(struct values, updates),
+     .help = "stop after N updates", .offset = offsetof(struct values, updates),
      .min = 1, .max = INT64_MAX},
     {POISE_OPTION_STRING, .name = "encodings", .arg = "LIST",
-     .help = "encodings to ask for, best first (default: "
+     .help = "encodings to ask the server for, best first (default: "
              "tight,zrle,hextile,rre,copyrect,raw)",
      .offset = offsetof(struct values, encodings)},
     {POISE_OPTION_INT, .name = "level", .arg = "N",
-     .help = "ask the server to compress at level N, 1 to 9 (default: as it "
-             "likes)",
+     .help = "ask the server to compress at level N, 1 to 9 (default: the "
+             "server's choice)",
      .offset = offsetof(struct values, level), .min = 1, .max = 9},
     {POISE_OPTION_DURATION, .name = "timeout", .arg = "TIME",
-     .help = "give up when the server does not go on for TIME (default: 10s)",
+     .help = "give up when the server is silent for TIME (default: 10s)",
      .offset = offsetof(struct values, timeout)},
     {POISE_OPTION_STRING, .name = "password-file", .arg = "FILE",
-     .help = "the server's password is the first line of FILE",
+     .help = "read the server's password from the first line of FILE",
      .offset = offsetof(struct values, password_file)},
     CLI_VERBOSE_OPTION(struct values, verbose),
     CLI_COMMON_OPTIONS(struct values, common),
@@ -48,22 +48,27 @@ const struct poise_command cli_vnc_record_command = {
     .operands = "HOST:DISPLAY|HOST:PORT FILE",
     .summary = "record what a VNC server shows, update by update",
     .description =
-        "Connects to a VNC server as a viewer that only looks, asks for "
-        "updates without pause, and writes the pixels of each, with its time "
-        "and how many bytes the server sent for it, into FILE. poise vnc "
-        "replay reads it: so ways to send the same session can be compared.\n\n"
-        "A number below 100 is a display (port 5900 + DISPLAY), a larger one "
-        "or one behind '::' a port. Of the kinds of security it knows 'none' "
-        "and VNC passwords; nothing is encrypted, so reach a server of "
-        "another machine through poise tunnel or ssh. FILE holds what was on "
-        "the screen: its owner alone can read it.\n\n"
-        "FILE appears when the recording ends, also when you interrupt it or "
-        "the server goes away (exit code 1 then).",
+        "Connects to a VNC server as a viewer that only looks, and "
+        "writes every update to FILE: its pixels, its time, and how "
+        "many bytes the server sent. 'poise vnc replay' then compares "
+        "ways to send the same session.\n\n"
+        "A number below 100 is a display (port 5900 + DISPLAY); a "
+        "larger one, or one behind '::', is a port. It can log in "
+        "without a password or with a VNC password. Nothing is "
+        "encrypted: reach a server on another machine through 'poise "
+        "tunnel' or ssh. FILE holds what was on the screen, and only "
+        "its owner can read it.\n\n"
+        "FILE appears when the recording ends, even if you interrupt "
+        "it or the server goes away (then with exit status 1).",
     .options = options,
-    .examples = "poise vnc record localhost:1 session.screen\tuntil ^C\n"
-                "poise vnc record --time 30s localhost:5901 s\thalf a minute\n",
-    .exits = "0\tdone\n1\tthe server refused, went away or made no sense, or "
-             "FILE could not be written\n2\twrong use\n",
+    .examples = "poise vnc record localhost:1 session.screen\trecord until "
+                "Ctrl-C\n"
+                "poise vnc record --time 30s localhost:5901 s\trecord half a "
+                "minute\n",
+    .exits = "0\tdone\n"
+             "1\tthe server refused, went away or sent nonsense, or FILE "
+             "could not be written\n"
+             "2\twrong use\n",
 };
 
 /* The first line of a file, which is no longer than a password can be. */

@@ -46,37 +46,37 @@ static const struct poise_option ablations[] = {
 
 static const struct poise_option options[] = {
     {POISE_OPTION_LIST, .name = "method", .arg = "NAME",
-     .help = "send it by this method, NAME[,OPTION...], and compare every "
-             "picture with what "
-             "arrives; can be repeated; 'all': each of them (default: auto)",
+     .help = "send the session with this method, NAME[,OPTION...]; can be "
+             "repeated; 'all': every method (default: auto)",
      .offset = offsetof(struct values, methods)},
     CLI_ABLATION_OPTION(struct values, ablations),
     {POISE_OPTION_LIST, .name = "delay", .arg = "TIME[,RATE]",
-     .help = "say when updates would be complete over a link: its one-way "
-             "latency, and bytes per second; can be repeated",
+     .help = "compute how long updates would take over a link with this "
+             "one-way latency and RATE in bytes per second, such as 200KB; "
+             "can be repeated",
      .offset = offsetof(struct values, delays)},
     {POISE_OPTION_INT, .name = "level", .arg = "N",
-     .help = "compress at this level of Zstandard (default: 9)",
+     .help = "compress at this Zstandard level (default: 9)",
      .offset = offsetof(struct values, level), .min = 1, .max = 19},
     {POISE_OPTION_INT, .name = "bits", .arg = "N",
-     .help = "width of the short fingerprints (default: 40; auto: 32)",
+     .help = "width of short fingerprints (default: 40; auto: 32)",
      .offset = offsetof(struct values, bits), .min = 8, .max = 64},
     {POISE_OPTION_BYTES, .name = "memory", .arg = "SIZE",
-     .help = "of history at each end (default: 64M)",
+     .help = "memory for history at each end (default: 64M)",
      .offset = offsetof(struct values, memory)},
     {POISE_OPTION_INT, .name = "updates", .arg = "N",
      .help = "end after N updates", .offset = offsetof(struct values, updates),
      .min = 1, .max = INT64_MAX},
     {POISE_OPTION_STRING, .name = "boundaries", .arg = "FILE",
-     .help = "write the last picture there, as PPM, with the pieces in which "
-             "the first method sent it: copied green, recalled blue, new red, "
-             "segments of the engine yellow",
+     .help = "write the last picture to FILE (PPM), with the pieces in "
+             "which the first method sent it: copied green, recalled blue, "
+             "new red, segments of the engine yellow",
      .offset = offsetof(struct values, boundaries)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write a page of plots and tables there, as HTML",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
     {POISE_OPTION_STRING, .name = "picture", .arg = "FILE",
-     .help = "write the last picture there, as PPM; '-' is standard output",
+     .help = "write the last picture to FILE (PPM); '-' is standard output",
      .offset = offsetof(struct values, picture)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
@@ -89,27 +89,29 @@ const struct poise_command cli_vnc_replay_command = {
     .operands = "FILE",
     .summary = "compare ways to send a recorded session of a screen",
     .description =
-        "Reads a session that poise vnc record wrote, checks that its last "
-        "picture is the one that was recorded, and prints its size and what "
-        "its updates cost: as the server sent them, as plain pixels, by zstd "
-        "(level 3, a window of 128 MiB, one stream for the session, flushed "
-        "after each update) over the pixels of each update and over the whole "
-        "picture after each, and by Poise's methods, of which every picture is "
-        "compared with what arrives.\n\n"
-        "Milliseconds are processor time for each update, where it went, and "
-        "the value that 95 % of the updates stay below. With --delay the table "
-        "says when updates would have been complete, from when they came, if "
-        "those before them had to be sent first.",
+        "Reads a session that 'poise vnc record' wrote, and prints "
+        "what its updates cost: as the server sent them; as plain "
+        "pixels; compressed by zstd (level 3, window 128 MiB, one "
+        "stream, flushed after each update), for the changed pixels "
+        "and for whole pictures; and by Poise's methods. Every picture "
+        "that arrives is compared with the recorded one.\n\n"
+        "Milliseconds are CPU time for each update, and the value that "
+        "95 % of the updates stay below. With --delay the table also "
+        "says how long updates would take over such a link, including "
+        "the wait for those before them.",
     .options = options,
-    .examples = "poise vnc replay session.screen\tthe table\n"
-                "poise vnc replay --method all --delay 60ms,200KB "
-                "session.screen\tall methods, over 1.6 Mbit/s\n"
-                "poise vnc replay --method columns,width=16,min=4 "
-                "session.screen\twith the paper's parameters\n"
-                "poise vnc replay --ablation copies=no --ablation history=no "
-                "session.screen\twhat they are worth\n",
-    .exits = "0\tdone\n1\tthe session cannot be read, is cut off or damaged, "
-             "or another picture arrived\n2\twrong use\n",
+    .examples =
+        "poise vnc replay session.screen\tprint the table\n"
+        "poise vnc replay --method all --delay 60ms,200KB "
+        "session.screen\tcompare all methods over a link of 1.6 Mbit/s\n"
+        "poise vnc replay --method columns,width=16,min=4 "
+        "session.screen\tuse the paper's parameters\n"
+        "poise vnc replay --ablation copies=no --ablation history=no "
+        "session.screen\tswitch off two parts of the method\n",
+    .exits = "0\tdone\n"
+             "1\tthe session cannot be read, is cut off or damaged, or a "
+             "wrong picture arrived\n"
+             "2\twrong use\n",
 };
 
 /* ---- what is asked for --------------------------------------------------- */

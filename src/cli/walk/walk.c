@@ -28,9 +28,9 @@ static const struct poise_option options[] = {
      .help = "do not enter other file systems",
      .offset = offsetof(struct values, one_file_system)},
     {POISE_OPTION_INT, 'd', "max-depth", "N",
-     .help = "go at most N directories deep; 0: the operands only",
+     .help = "go at most N directories deep; 0: only the PATHs themselves",
      .offset = offsetof(struct values, max_depth), .min = 0, .max = UINT32_MAX},
-    {POISE_OPTION_HEADING, .help = "What comes out"},
+    {POISE_OPTION_HEADING, .help = "Output"},
     {POISE_OPTION_FLAG, .name = "json", .help = "print the totals as JSON",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_INT, .name = "top", .arg = "N",
@@ -42,28 +42,28 @@ static const struct poise_option options[] = {
      .help = "write an inventory of all entries",
      .offset = offsetof(struct values, output)},
     {POISE_OPTION_ENUM, .name = "format", .arg = "NAME",
-     .help = "of the inventory (default: by the ending of its name, else "
-             "sqlite)",
+     .help = "format of the inventory (default: by the ending of its name, "
+             "else sqlite)",
      .offset = offsetof(struct values, format), .choices = format_names},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write a page of plots, to be opened in a browser",
+     .help = "write a web page: what fills the disk, sizes, ages, owners",
      .offset = offsetof(struct values, report)},
     {POISE_OPTION_FLAG, .name = "stats",
      .help = "print what each rank did: tasks, messages, waiting",
      .offset = offsetof(struct values, stats)},
-    {POISE_OPTION_HEADING, .help = "Going on after an interruption"},
+    {POISE_OPTION_HEADING, .help = "Interrupted walks"},
     {POISE_OPTION_STRING, .name = "checkpoint", .arg = "FILE",
-     .help = "keep in FILE what is needed to go on after a crash or a signal",
+     .help = "save in FILE what is needed to go on after a crash or a signal",
      .offset = offsetof(struct values, engine.checkpoint)},
     {POISE_OPTION_DURATION, .name = "checkpoint-interval", .arg = "TIME",
-     .help = "how often (default: 30s)",
+     .help = "time between two checkpoints (default: 30s)",
      .offset = offsetof(struct values, engine.checkpoint_interval)},
     {POISE_OPTION_STRING, .name = "resume", .arg = "FILE",
-     .help = "go on from a checkpoint, on any number of ranks; operands and "
-             "what is to be written are taken from it; with --checkpoint, also "
-             "of the same FILE, it can be interrupted again",
+     .help = "go on from a checkpoint, with any number of ranks; PATHs and "
+             "outputs are taken from it; add --checkpoint, of the same FILE "
+             "if you like, so that you can interrupt it again",
      .offset = offsetof(struct values, engine.resume)},
-    {POISE_OPTION_HEADING, .help = "How it is done"},
+    {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
     CLI_RENAMED_INT('t', NULL, "-j", struct values, engine.threads, 1, 1024),
     CLI_RENAMED(POISE_OPTION_FLAG, 'n', NULL, NULL, "--names-only",
@@ -77,25 +77,26 @@ const struct poise_command cli_walk_command = {
     .operands = "[PATH]...",
     .summary = "count what is in trees of files: entries, sizes, ages, owners",
     .description =
-        "Walks the tree below every PATH (default: the current directory). "
-        "Symbolic links are counted, never followed. A file with several "
-        "names counts once in all sizes.\n\n"
-        "What cannot be read is reported on stderr, and the walk goes on. "
-        "SIGINT and SIGTERM end the walk in order, with what was counted "
-        "so far; a second one ends it at once. A walk that is killed leaves "
-        "files beside the inventory and the checkpoint, named like them; the "
-        "next "
-        "walk to the same names lists them.",
+        "Walks the tree below every PATH (default: the current "
+        "directory). Symbolic links are counted, never followed. A "
+        "file with several names (hard links) counts once in all sizes.\n\n"
+        "What cannot be read is reported on stderr, and the walk goes "
+        "on. Ctrl-C or SIGTERM ends the walk early and prints what was "
+        "counted so far; a second one kills it. A killed walk leaves "
+        "files beside the inventory and the checkpoint, named after "
+        "them; the next walk to the same names lists them.",
     .options = options,
-    .examples =
-        "poise walk /data\tadd up everything below /data\n"
-        "poise walk --report data.html /data\tand draw it\n"
-        "poise walk -o data.sqlite /data\tand list it, to be queried\n"
-        "mpirun -n 64 poise walk --checkpoint /scratch/c /data\twith 64 ranks, "
-        "so that it can be resumed\n",
-    .exits = "0\tall was read\n1\tsomething could not be read or written\n"
-             "2\twrong use\n3\tthe machine lacks something, such as a back "
-             "end for the MPI that started it\n",
+    .examples = "poise walk /data\tsummarise everything below /data\n"
+                "poise walk --report data.html /data\tthe same as a web page\n"
+                "poise walk -o data.sqlite /data\twrite a database of all "
+                "entries, to query with SQL\n"
+                "mpirun -n 64 poise walk --checkpoint /scratch/c /data\tuse 64 "
+                "ranks; resume it if it is interrupted\n",
+    .exits = "0\teverything was read\n"
+             "1\tsomething could not be read or written\n"
+             "2\twrong use\n"
+             "3\tthis machine lacks something that is needed, such as a "
+             "back end for the MPI that started it\n",
 };
 
 /* The format that is meant by the options. */

@@ -14,35 +14,35 @@
 
 static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "name", .arg = "NAME",
-     .help = "which testbed (default: wan)",
+     .help = "name of the testbed (default: wan)",
      .offset = offsetof(struct cli_wan, name)},
-    {POISE_OPTION_FLAG, .name = "json", .help = "status: print JSON",
+    {POISE_OPTION_FLAG, .name = "json", .help = "with status: print JSON",
      .offset = offsetof(struct cli_wan, json)},
     {POISE_OPTION_INT, 'n', "processes", "N",
-     .help =
-         "run: how many processes of MPI, dealt out evenly to hosts and sites "
-         "(default: one a host)",
+     .help = "with run: number of MPI processes, spread evenly over hosts "
+             "and sites (default: one for each host)",
      .offset = offsetof(struct cli_wan, ranks), .min = 1, .max = 100000},
     {POISE_OPTION_STRING, .name = "mpi", .arg = "NAME",
-     .help = "run: ompi or mpich (default: whichever mpirun is)",
+     .help = "with run: ompi or mpich (default: the MPI of mpirun)",
      .offset = offsetof(struct cli_wan, mpi)},
     {POISE_OPTION_INT, .name = "max-lateness", .arg = "PERCENT",
-     .help = "run: a run is invalid, with status 125, when the packets of a "
-             "link were later than this share of the delay that the link "
-             "demands, on average (default: 10)",
+     .help = "with run: call a run invalid (status 125) if on average the "
+             "packets of a link were late by more than this share of the "
+             "link's delay (default: 10)",
      .offset = offsetof(struct cli_wan, late_percent), .min = 0,
      .max = LATE_MOST},
     {POISE_OPTION_STRING, .name = "answer", .arg = "PORT",
-     .help = "record: be the other side, on this UDP port",
+     .help = "with record: be the other side, on this UDP port",
      .offset = offsetof(struct cli_wan, answer)},
     {POISE_OPTION_DURATION, .name = "time", .arg = "TIME",
-     .help = "record: how long to measure (default: 60s)",
+     .help = "with record: measure for TIME (default: 60s)",
      .offset = offsetof(struct cli_wan, length)},
     {POISE_OPTION_DURATION, .name = "interval", .arg = "TIME",
-     .help = "record: time between samples (default: 1s)",
+     .help = "with record: time between samples (default: 1s)",
      .offset = offsetof(struct cli_wan, interval)},
     {POISE_OPTION_INT, .name = "train", .arg = "N",
-     .help = "record: packets that measure the bandwidth (default: 32)",
+     .help = "with record: number of packets that measure the bandwidth "
+             "(default: 32)",
      .offset = offsetof(struct cli_wan, train), .min = 2, .max = 1024},
     CLI_RENAMED_INT(0, "ranks", "--processes", struct cli_wan, ranks, 1,
                     100000),
@@ -59,17 +59,15 @@ const struct poise_command cli_wan_command = {
                 "capture SITE SITE FILE | record HOST:PORT",
     .summary = "emulate several clusters, far apart, on this machine",
     .description =
-        "'up' makes the hosts that a topology names: namespaces with a network "
-        "of their own, joined by a gateway that delays and paces every packet "
-        "as "
-        "the topology says. 'exec' runs a command on one host, 'run' an MPI "
-        "program over all of them, 'status' shows what each link carried and "
-        "how late the gateway was, 'down' takes everything away, also what a "
-        "crash left. 'link' changes a link while all goes on, 'capture' writes "
-        "what comes to its ends into a pcap file until a signal ends it; the "
-        "same site twice is its LAN. 'record' measures a real link and prints "
-        "a trace for a "
-        "topology.\n\n"
+        "up makes the hosts of a topology: namespaces with their own "
+        "network, joined by a gateway that delays every packet as the "
+        "topology says. exec runs a command on one host, run an MPI "
+        "program on all of them. status shows what each link carried "
+        "and how late the gateway was. down removes everything, even "
+        "what a crash left. link changes a link while programs run; "
+        "capture writes what arrives over it to a pcap file until you "
+        "interrupt it (name a site twice for its LAN). record measures "
+        "a real link and prints a trace for a topology.\n\n"
         "A topology is a text ('#' begins a comment):\n\n"
         "  site NAME HOSTS [lan TIME RATE [MORE]]\n"
         "  router NAME                       where shared links end\n"
@@ -77,45 +75,51 @@ const struct poise_command cli_wan_command = {
         "  link SITE -> SITE ...             one way only\n"
         "  default TIME RATE [MORE]          all other pairs of sites\n"
         "  seed N                            what chance follows\n"
-        "  outside                           hosts reach the real network\n\n"
+        "  outside                           hosts reach the real "
+        "network\n\n"
         "MORE, as netem has it:\n\n"
-        "  jitter TIME [distribution uniform|normal|pareto|paretonormal]\n"
-        "  order kept|any                    whether jitter lets overtake\n"
+        "  jitter TIME [distribution "
+        "uniform|normal|pareto|paretonormal]\n"
+        "  order kept|any                    whether jitter lets "
+        "overtake\n"
         "  reorder N%, loss N%, duplicate N%, corrupt N%\n"
-        "  gemodel P,R[,H[,K]]               losses in bursts: begin, end,\n"
+        "  gemodel P,R[,H[,K]]               losses in bursts: begin, "
+        "end,\n"
         "                                    lost in one, lost else\n"
         "  queue SIZE, qdisc fifo|codel|fq_codel\n"
         "  trace FILE, mahimahi FILE         what it is like over time\n\n"
         "TIME is one-way, such as 17.5ms; RATE is such as 100Mbit, or "
-        "unlimited. Sites without a link of their own are joined by the "
-        "shortest way over routers. With 'lan' each host has a port of that "
-        "RATE. Hosts are called by their site and a number from 0, and have "
-        "the addresses 10.77.SITE.HOST and fd77::SITE:HOST, from 1 (the latter "
-        "called NAME.ip6). Options come before the subcommand; what is behind "
-        "'exec' or 'run' is the command's.\n\n"
-        "A program that 'run' starts finds in POISE_SITES, unless that is set, "
-        "which hosts are of one site: so trees of 'poise coll' go over each "
-        "link once. Ranks with successive numbers are on one site.\n\n"
-        "Programs of MPICH are run with a preload that serves connections "
-        "while MPI_Finalize waits: MPICH 4.0 over UCX otherwise hangs there "
-        "now and then. A program that is started with another LD_PRELOAD "
-        "('env LD_PRELOAD=...') goes without it. A job that is asked to end "
-        "and "
-        "does not is killed after ten seconds.\n\n"
-        "With POISE_TRACE=FILE in the environment of 'up', each packet on each "
-        "link is recorded for 'poise trace show FILE'.",
+        "unlimited. Sites without a link of their own are joined by "
+        "the shortest path over routers. With 'lan' each host has a "
+        "port of that RATE. Hosts are named after their site, with a "
+        "number from 0, such as oslo0; their addresses are "
+        "10.77.SITE.HOST and fd77::SITE:HOST, counted from 1 (the IPv6 "
+        "name is oslo0.ip6). Put options before the subcommand; what "
+        "follows 'exec' or 'run' belongs to the command.\n\n"
+        "run sets POISE_SITES, unless it is set, so that trees of "
+        "'poise coll' use each link once. Ranks with successive "
+        "numbers are on one site.\n\n"
+        "MPICH programs run with a preload that works around a hang of "
+        "MPICH 4.0 over UCX in MPI_Finalize, unless you set LD_PRELOAD "
+        "for them. A job that does not end when asked is killed after "
+        "ten seconds.\n\n"
+        "With POISE_TRACE=FILE in the environment, up records each "
+        "packet on each link for 'poise trace show FILE'.",
     .options = options,
-    .examples = "poise wan up nordic.wan\tmake the hosts\n"
-                "poise wan exec odense0 ping -c 3 tromso0\ta round trip\n"
-                "poise wan -n 8 run ./prog\tan MPI program over all sites\n"
-                "poise wan link odense tromso 40ms 1Mbit loss 2%\tworse from "
-                "now on\n"
-                "poise wan down\ttake it away\n",
-    .exits = "0\tdone\n1\tsomething failed\n2\twrong use\n"
-             "3\tthe machine lacks something\n"
-             "N\texec, run: the command's own status\n"
-             "125-127\texec, run: the command could not be run, or the run is "
-             "invalid\n",
+    .examples =
+        "poise wan up nordic.wan\tcreate the hosts\n"
+        "poise wan exec odense0 ping -c 3 tromso0\tmeasure a round trip\n"
+        "poise wan -n 8 run ./prog\trun an MPI program over all sites\n"
+        "poise wan link odense tromso 40ms 1Mbit loss 2%\tmake a link "
+        "worse\n"
+        "poise wan down\tremove the testbed\n",
+    .exits = "0\tdone\n"
+             "1\tsomething failed\n"
+             "2\twrong use\n"
+             "3\tthis machine lacks something that is needed\n"
+             "N\texec and run: the command's own status\n"
+             "125-127\texec and run: the command could not be run, or the "
+             "run is invalid\n",
 };
 
 /* ---- up, down, status --------------------------------------------------- */

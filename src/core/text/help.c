@@ -97,14 +97,23 @@ static bool next_pair(const char **lines, struct pair *out)
     return true;
 }
 
-static void put_choices(const struct poise_option *option,
-                        struct poise_buf *out)
+/* Whether the word is in the text, by itself. */
+static bool has_word(const char *text, const char *word)
 {
-    const char *const *choice = option->choices;
+    size_t len = strlen(word);
 
-    if (option->type != POISE_OPTION_ENUM) {
-        return;
+    for (const char *at = text; (at = strstr(at, word)); at++) {
+        bool begins = at == text || !isalnum((unsigned char)at[-1]);
+
+        if (begins && !isalnum((unsigned char)at[len]) && at[len] != '-') {
+            return true;
+        }
     }
+    return false;
+}
+
+static void put_choices(const char *const *choice, struct poise_buf *out)
+{
     poise_buf_puts(out, ": ");
     for (size_t i = 0; choice[i]; i++) {
         const char *comma = i == 0 ? "" : choice[i + 1] ? ", " : " or ";
@@ -112,6 +121,27 @@ static void put_choices(const struct poise_option *option,
         poise_buf_puts(out, comma);
         poise_buf_puts(out, choice[i]);
     }
+}
+
+/* The help text, and what an argument may be where the text does not name all
+ * of that: before the default, which stands in brackets. */
+static void put_help(const struct poise_option *option, struct poise_buf *out)
+{
+    const char *const *choice =
+        option->type == POISE_OPTION_ENUM ? option->choices : NULL;
+    const char *rest = strstr(option->help, " (default");
+
+    while (choice && *choice && has_word(option->help, *choice)) {
+        choice++;
+    }
+    if (!choice || !*choice) {
+        poise_buf_puts(out, option->help);
+        return;
+    }
+    rest = rest ? rest : option->help + strlen(option->help);
+    poise_buf_append(out, option->help, (size_t)(rest - option->help));
+    put_choices(option->choices, out);
+    poise_buf_puts(out, rest);
 }
 
 static bool has_argument(const struct poise_option *option)
@@ -146,8 +176,7 @@ static void help_option(const struct poise_option *option,
         used = 0;
     }
     poise_buf_printf(out, "%*s", (int)(COLUMN - used), "");
-    poise_buf_puts(&text, option->help);
-    put_choices(option, &text);
+    put_help(option, &text);
     fill(out, text.data, text.len, COLUMN, COLUMN);
     out->error = out->error ? out->error : text.error;
     poise_buf_free(&text);
@@ -323,8 +352,7 @@ static void man_option(const struct poise_option *option, struct poise_buf *out)
         poise_buf_puts(out, option->implied ? " Oc" : "");
     }
     poise_buf_putc(out, '\n');
-    poise_buf_puts(&text, option->help);
-    put_choices(option, &text);
+    put_help(option, &text);
     poise_buf_putc(&text, '.');
     man_prose(out, text.data, text.len);
     out->error = out->error ? out->error : text.error;

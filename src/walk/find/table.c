@@ -144,9 +144,9 @@ enum {
     X("-atime", "N", find_parse_days, find_age, NULL, STATX_ATIME, STAT, 0,    \
       'a', "read N days ago")                                                  \
     X("-cmin", "N", find_parse_minutes, find_age, NULL, STATX_CTIME, STAT,     \
-      FIND_SHAKY, 'c', "its inode changed N minutes ago")                      \
+      FIND_SHAKY, 'c', "status changed N minutes ago")                         \
     X("-cnewer", "FILE", find_parse_newer, find_newer, NULL, STATX_CTIME,      \
-      STAT, FIND_SHAKY, 'c', "its inode changed later than FILE was modified") \
+      STAT, FIND_SHAKY, 'c', "status changed later than FILE was modified")    \
     X("-ctime", "N", find_parse_days, find_age, NULL, STATX_CTIME, STAT,       \
       FIND_SHAKY, 'c', "its inode changed N days ago")                         \
     X("-d", NULL, parse_depth, NULL, NULL, 0, FREE, FIND_WALKS, 0,             \
@@ -161,8 +161,7 @@ enum {
       "an empty file or directory")                                            \
     X("-exec", "COMMAND ;", find_parse_exec, find_exec, find_exec_release, 0,  \
       FREE, FIND_EFFECT, 'e',                                                  \
-      "run COMMAND, {} replaced by the path; true if it succeeds; "            \
-      "with '{} +' for many paths at once")                                    \
+      "run COMMAND, {} is the path; '{} +': many paths at once")               \
     X("-execdir", "COMMAND ;", find_parse_exec, find_exec, find_exec_release,  \
       0, FREE, FIND_EFFECT, 'd',                                               \
       "the same, in the directory that holds the entry")                       \
@@ -170,8 +169,7 @@ enum {
       "may be executed, or searched")                                          \
     X("-false", NULL, parse_false, NULL, NULL, 0, FREE, 0, 0, "never")         \
     X("-files0-from", "FILE", parse_files0_from, NULL, NULL, 0, FREE,          \
-      FIND_WALKS, 0,                                                           \
-      "start at the NUL-ended names in FILE; -: standard input")               \
+      FIND_WALKS, 0, "start at the NUL-terminated names in FILE (-: stdin)")   \
     X("-fls", "FILE", find_parse_fprint, find_ls, NULL, STATX_BASIC_STATS,     \
       FREE, FIND_EFFECT, 0, "-ls into FILE")                                   \
     X("-follow", NULL, parse_follow, NULL, NULL, 0, FREE, FIND_WALKS, 0,       \
@@ -189,17 +187,17 @@ enum {
     X("-group", "NAME", find_parse_group, find_gid, NULL, STATX_GID, STAT, 0,  \
       0, "belongs to this group")                                              \
     X("-ignore_readdir_race", NULL, parse_race, NULL, NULL, 0, FREE,           \
-      FIND_WALKS, 0, "say nothing of what vanishes meanwhile")                 \
+      FIND_WALKS, 0, "do not report entries that vanish meanwhile")            \
     X("-ilname", "PATTERN", find_parse_glob, find_lname, NULL, 0, CALL, 0,     \
-      'i', "-lname, upper and lower case alike")                               \
+      'i', "-lname, ignoring case")                                            \
     X("-iname", "PATTERN", find_parse_glob, find_name, NULL, 0, NAME, 0, 'i',  \
-      "-name, upper and lower case alike")                                     \
+      "-name, ignoring case")                                                  \
     X("-inum", "N", find_parse_number, find_inum, NULL, STATX_INO, STAT, 0, 0, \
-      "its inode has number N")                                                \
+      "inode number N")                                                        \
     X("-ipath", "PATTERN", find_parse_glob, find_whole, NULL, 0, PATH, 0, 'i', \
-      "-path, upper and lower case alike")                                     \
+      "-path, ignoring case")                                                  \
     X("-iregex", "REGEX", find_parse_regex, find_regex, find_regex_release, 0, \
-      REGEX, 0, 'i', "-regex, upper and lower case alike")                     \
+      REGEX, 0, 'i', "-regex, ignoring case")                                  \
     X("-iwholename", "PATTERN", find_parse_glob, find_whole, NULL, 0, PATH, 0, \
       'i', "the same as -ipath")                                               \
     X("-links", "N", find_parse_number, find_links, NULL, STATX_NLINK, STAT,   \
@@ -224,13 +222,11 @@ enum {
       0, 'm', "modified later than FILE")                                      \
     X("-newerXY", "FILE", find_parse_newer, find_newer, NULL,                  \
       STATX_ATIME | STATX_MTIME | STATX_CTIME | STATX_BTIME, STAT, FIND_SHAKY, \
-      'm',                                                                     \
-      "its time X (a B c m) is later than time Y of FILE; Y t: FILE is a "     \
-      "date")                                                                  \
+      'm', "time X (a B c m) is later than Y of FILE; Y = t: a date")          \
     X("-nogroup", NULL, NULL, find_nogroup, NULL, STATX_GID, STAT, 0, 0,       \
       "its group has no name")                                                 \
     X("-noignore_readdir_race", NULL, parse_race, NULL, NULL, 0, FREE,         \
-      FIND_WALKS, 0, "report what vanishes meanwhile (the default)")           \
+      FIND_WALKS, 0, "report entries that vanish meanwhile (default)")         \
     X("-noleaf", NULL, NULL, NULL, NULL, 0, FREE, 0, 0, "ignored")             \
     X("-nouser", NULL, NULL, find_nouser, NULL, STATX_UID, STAT, 0, 0,         \
       "its owner has no name")                                                 \
@@ -247,23 +243,23 @@ enum {
     X("-print", NULL, NULL, find_print, NULL, 0, FREE, FIND_EFFECT, 0,         \
       "print the path and a newline")                                          \
     X("-print0", NULL, NULL, find_print0, NULL, 0, FREE, FIND_EFFECT, 0,       \
-      "print the path and a NUL")                                              \
+      "print the path and a NUL byte")                                         \
     X("-printf", "FORMAT", find_parse_printf, find_printf,                     \
       find_format_release, 0, FREE, FIND_EFFECT, 0, "print what FORMAT says")  \
     X("-prune", NULL, parse_prune, find_prune, NULL, 0, 0,                     \
-      FIND_EFFECT | FIND_SILENT, 0, "do not enter this directory")             \
+      FIND_EFFECT | FIND_SILENT, 0, "do not descend into this directory")      \
     X("-quit", NULL, parse_quit, find_quit, NULL, 0, 0,                        \
-      FIND_EFFECT | FIND_SILENT, 0, "stop everything")                         \
+      FIND_EFFECT | FIND_SILENT, 0, "stop")                                    \
     X("-readable", NULL, NULL, find_access, NULL, 0, CALL, 0, 'r',             \
       "may be read")                                                           \
     X("-regex", "REGEX", find_parse_regex, find_regex, find_regex_release, 0,  \
       REGEX, 0, 0, "its whole path matches the regular expression")            \
     X("-regextype", "TYPE", find_parse_regextype, NULL, NULL, 0, FREE, 0, 0,   \
-      "syntax of -regex tests that follow (emacs, posix-extended, ...)")       \
+      "syntax of later -regex (emacs, posix-extended, ...)")                   \
     X("-samefile", "FILE", find_parse_samefile, find_samefile, NULL,           \
       STATX_INO, STAT, 0, 0, "a link to the same inode as FILE")               \
     X("-size", "N[bcwkMG]", find_parse_size, find_size, NULL, STATX_SIZE,      \
-      STAT, 0, 0, "uses N units (512 bytes, 1, 2, 1024, ...), rounded up")     \
+      STAT, 0, 0, "size in b (512 bytes, default), c (1), w (2), k, M or G")   \
     X("-true", NULL, parse_true, NULL, NULL, 0, FREE, 0, 0, "always")          \
     X("-type", "TYPES", find_parse_type, find_type, NULL, 0, FREE, 0, 0,       \
       "one of the types b c d p f l s, separated by commas")                   \
@@ -271,7 +267,7 @@ enum {
       "its owner is number N")                                                 \
     X("-used", "N", find_parse_used, find_used, NULL,                          \
       STATX_ATIME | STATX_CTIME, STAT, FIND_SHAKY, 0,                          \
-      "read N days after its inode changed")                                   \
+      "read N days after its status changed")                                  \
     X("-user", "NAME", find_parse_user, find_uid, NULL, STATX_UID, STAT, 0, 0, \
       "belongs to this user")                                                  \
     X("-warn", NULL, NULL, NULL, NULL, 0, FREE, 0, 0, "ignored")               \
@@ -299,13 +295,13 @@ static const char *const help_pairs[] = {
     ")",
     "end a group",
     "!",
-    "the contrary of what follows; also -not",
+    "not: true if what follows is false; also -not",
     "-a",
-    "and: what stands side by side; also -and",
+    "and (default between two tests); also -and",
     "-o",
     "or; also -or",
     ",",
-    "both; the value is the second one's",
+    "evaluate both; the value is that of the second",
 #define ROW(name, arg, parse, eval, release, mask, cost, flags, which, help)   \
     name, help,
     PRIMARIES(ROW)

@@ -116,7 +116,8 @@ class Shell:
 
 def environment(poise, folder):
     env = {k: v for k, v in os.environ.items()
-           if not k.startswith(("OMPI_", "PMI_", "PMIX_", "SLURM_", "POISE_"))}
+           if not k.startswith(("OMPI_", "PMI_", "PMIX_", "SLURM_", "POISE_"))
+           or k == "OMPI_MCA_orte_fork_agent"}
     env.update(PATH=f"{os.path.dirname(poise)}:{env['PATH']}", LC_ALL="C",
                TZ="UTC", HOME=folder, XDG_CACHE_HOME=folder + "/.cache",
                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",

@@ -43,10 +43,23 @@ static int check_item(void *arg, const unsigned char *item, size_t len)
     return check->last.error;
 }
 
+/* What is read at a time: a quarter of the memory, all chunks together. */
+static size_t chunk_bytes(const struct sort_run *run)
+{
+    enum { LEAST = 16 << 10, MOST = 1 << 20 };
+    uint64_t memory = extmem_share_memory(NULL, run->options->memory_bytes);
+    size_t chunk = MOST;
+
+    while (chunk > LEAST && extmem_reader_bytes(chunk) > memory / 4) {
+        chunk /= 2;
+    }
+    return chunk;
+}
+
 static int check_all(struct sort_run *run, struct check *check)
 {
     struct extmem_part whole = extmem_inputs_part(&run->in, 0, run->in_bytes);
-    size_t chunk = 1 << 20, len;
+    size_t chunk = chunk_bytes(run), len;
     struct extmem_reader reader;
     struct sort_cutter cutter = {
         .item_bytes = run->shape == SORT_TEXT ? 0 : run->item_bytes,

@@ -371,7 +371,8 @@ void sort_forecast_of(const struct sort_run *run,
 enum { PROBE = 1 << 20, PROBES = 16 };
 
 /* Nanoseconds a byte of as many transfers as `bytes` has room for, spread over
- * it; 0 if there is none. */
+ * it; 0 if there is none. What is moved is of no interest: all have the same
+ * memory. */
 static int probe(struct poise_disk *disk, bool is_write, uint64_t bytes,
                  char *memory, double *out)
 {
@@ -382,7 +383,7 @@ static int probe(struct poise_disk *disk, bool is_write, uint64_t bytes,
 
     for (uint64_t i = 0; i < count; i++) {
         transfers[i] = (struct poise_disk_transfer){
-            .data = memory + i * PROBE,
+            .data = memory,
             .len = PROBE,
             .offset = bytes / count * i / EXTMEM_PAGE * EXTMEM_PAGE,
             .is_write = is_write,
@@ -433,7 +434,7 @@ static int open_scratch(const struct poise_sort_options *options,
 static int measure(const struct sort_run *run, const char *out,
                    struct poise_sort_forecast *forecast)
 {
-    char *memory = poise_huge_alloc((size_t)PROBE * PROBES);
+    char *memory = poise_huge_alloc(PROBE);
     struct poise_disk *scratch = NULL;
     double in = 0, to = 0;
     int code = memory ? 0 : -ENOMEM;
@@ -450,7 +451,7 @@ static int measure(const struct sort_run *run, const char *out,
         code = probe(scratch, true, (uint64_t)PROBE * PROBES, memory, &to);
     }
     poise_disk_close(scratch);
-    poise_huge_free(memory, (size_t)PROBE * PROBES);
+    poise_huge_free(memory, PROBE);
     forecast->disk_seconds = (in * (double)forecast->read_bytes +
                               to * (double)forecast->written_bytes) /
                              1e9;

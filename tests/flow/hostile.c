@@ -659,16 +659,34 @@ static void test_anything(void **state)
 
 /* ---- the map ------------------------------------------------------------ */
 
+/* The job goes on until all strangers are there. */
+static int spoil_waits(struct mix *mix, struct poise_flow_task *task,
+                       const struct poise_flow_address *block, uint64_t *value)
+{
+    const atomic_bool *there = mix->spoil_arg;
+    (void)task;
+    (void)value;
+    while (block->version == 5 && !atomic_load(there)) {
+        poise_sleep_ns(MS);
+    }
+    return 0;
+}
+
 /* Strangers at the map's port, while a job goes on. */
 static void test_map_strangers(void **state)
 {
     struct mix mix;
+    atomic_bool *there = mmap(NULL, sizeof *there, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct flow_contact call = {0};
     char log[4096];
     int fds[STRANGERS], status = 0;
     (void)state;
     mix_init(&mix, MIX_STENCIL, 1, 8, 20);
+    assert_true(there != MAP_FAILED);
     mix.sleep_ns = 4 * MS;
+    mix.spoil = spoil_waits;
+    mix.spoil_arg = there;
     snprintf(log, sizeof log, "%s/poise-flow-hostile-%d.log",
              poise_file_temporary_folder(), (int)getpid());
     pid_t pid = fork();
@@ -685,18 +703,18 @@ static void test_map_strangers(void **state)
         struct sockaddr_in at = {.sin_family = AF_INET,
                                  .sin_port = htons(call.at.port),
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        /* The job may be over. */
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(fds[i], (struct sockaddr *)&at, sizeof at) == 0) {
-            be_strange(fds[i], i);
-        }
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&at, sizeof at), 0);
+        be_strange(fds[i], i);
     }
+    atomic_store(there, true);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     for (unsigned i = 0; i < STRANGERS; i++) {
         close(fds[i]);
     }
+    munmap(there, sizeof *there);
     mix_free(&mix);
 }
 

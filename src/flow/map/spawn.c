@@ -98,10 +98,15 @@ bool map_has_ended(const struct map_node *node)
 
 void map_reap(struct map *map)
 {
+    /* Ending takes a process some time: so all of them at once. */
+    for (unsigned n = 0; map->nodes && n < map->cap; n++) {
+        if (map->nodes[n].pid > 0) {
+            kill(map->nodes[n].pid, SIGKILL);
+        }
+    }
     for (unsigned n = 0; map->nodes && n < map->cap; n++) {
         struct map_node *node = &map->nodes[n];
         if (node->pid > 0) {
-            kill(node->pid, SIGKILL);
             while (waitpid(node->pid, NULL, 0) < 0 && errno == EINTR) {
             }
             node->pid = 0;

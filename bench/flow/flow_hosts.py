@@ -10,6 +10,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from measure import POISE
@@ -66,7 +67,8 @@ def sites(folder, figures):
 
 def watch(words):
     """What solve says, and the seconds of a processor that the map took."""
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as run:
+    with tempfile.TemporaryFile() as said, \
+            subprocess.Popen(words, stdout=said) as run:
         own = 0
         while run.poll() is None:
             try:
@@ -76,7 +78,8 @@ def watch(words):
             except (OSError, ValueError, IndexError):
                 pass
             time.sleep(0.05)
-        out = run.stdout.read()
+        said.seek(0)
+        out = said.read()
     if run.returncode != 0:
         raise subprocess.CalledProcessError(run.returncode, words)
     return json.loads(out), own

@@ -20,33 +20,8 @@ struct map {
     double left, top, cell; /* layout */
 };
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Which of so many is there most often. */
-static double commonest(double *values, size_t count)
-{
-    double found = NAN;
-    size_t most = 0, run = 0;
-
-    qsort(values, count, sizeof *values, by_value);
-    for (size_t i = 0; i < count; i++) {
-        run = i > 0 && values[i] <= values[i - 1] ? run + 1 : 1;
-        if (run > most) {
-            most = run;
-            found = values[i];
-        }
-    }
-    return found;
-}
-
-/* What one cell shows of all that fall into it; `some` has room for these. */
-static double block_value(const struct map *map, size_t row, size_t column,
-                          double *some)
+/* What one cell shows of all that fall into it. */
+static double block_value(const struct map *map, size_t row, size_t column)
 {
     const struct poise_heatmap *from = map->from;
     size_t count = 0;
@@ -59,32 +34,22 @@ static double block_value(const struct map *map, size_t row, size_t column,
             double v = from->values[r * from->column_count + c];
 
             if (isfinite(v)) {
-                some[count++] = v;
                 sum += v;
+                count++;
             }
         }
     }
     if (from->kind == POISE_HEATMAP_AMOUNTS) {
         return sum;
     }
-    return count == 0                            ? NAN
-           : from->kind == POISE_HEATMAP_CLASSES ? commonest(some, count)
-                                                 : sum / (double)count;
+    return count == 0 ? NAN : sum / (double)count;
 }
 
-static int fill_blocks(struct map *map)
+static void fill_blocks(struct map *map)
 {
-    double *some = poise_alloc(map->block * map->block, sizeof *some);
-
-    if (!some) {
-        return -ENOMEM;
-    }
     for (size_t i = 0; i < map->rows * map->columns; i++) {
-        map->values[i] =
-            block_value(map, i / map->columns, i % map->columns, some);
+        map->values[i] = block_value(map, i / map->columns, i % map->columns);
     }
-    free(some);
-    return 0;
 }
 
 static bool is_blank(const struct map *map, double value)
@@ -195,10 +160,7 @@ static int map_make(const struct poise_heatmap *from, struct map *map)
     if (!map->values) {
         return -ENOMEM;
     }
-    if (fill_blocks(map) < 0) {
-        free(map->values);
-        return -ENOMEM;
-    }
+    fill_blocks(map);
     find_range(map);
     map->left =
         22 + REPORT_CHAR * (double)label_width(from->rows, from->row_count);
@@ -309,9 +271,6 @@ static void draw_legend(struct poise_buf *out, const struct map *map)
                                   : (map->low + map->high) / 2;
         static const char *const anchors[] = {"start", "middle", "end"};
 
-        if (map->from->kind == POISE_HEATMAP_CLASSES && value > floor(value)) {
-            continue; /* there is no half of one */
-        }
         report_value(&text, value, map->from->unit);
         report_text(out, x0 + STEPS * WIDE * i / 2.0, 27, anchors[i],
                     poise_buf_str(&text), 16);

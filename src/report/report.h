@@ -90,9 +90,6 @@ enum poise_heatmap_kind {
                                 logarithms where they differ 30-fold and more */
     POISE_HEATMAP_LEVELS,  /**< of one thing at many places: their mean, from
                                 the lowest to the highest; NAN is blank */
-    POISE_HEATMAP_CLASSES, /**< whole numbers that name something, from 0 on:
-                                the one that is there most often; NAN is blank
-                                */
 };
 
 /** A matrix as colours from row (from) to column (to). */
@@ -106,6 +103,18 @@ struct poise_heatmap {
 };
 POISE_API int poise_page_heatmap(struct poise_page *page,
                                  const struct poise_heatmap *map);
+
+/** Which of several things, numbered from 0 on, has each place of a grid. Of a
+ * grid that is too large to be drawn a place shows what most of it are. */
+enum { POISE_CLASS_NONE = 0xffff }; /**< nothing has it: blank */
+struct poise_classes {
+    const char *title, *row_label, *column_label;
+    const char *name;   /**< of one of the things: "node" */
+    const uint16_t *of; /**< row-major [row_count][column_count] */
+    size_t row_count, column_count;
+};
+POISE_API int poise_page_classes(struct poise_page *page,
+                                 const struct poise_classes *classes);
 
 /** Lines over a numeric x. */
 struct poise_line {

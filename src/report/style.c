@@ -35,6 +35,8 @@ const char report_style[] =
     "svg{display:block;width:100%;height:auto;overflow:visible}\n"
     "svg text{fill:var(--soft);font-size:11px;"
     "font-variant-numeric:tabular-nums}\n"
+    "svg .n{fill:var(--fg);paint-order:stroke;stroke:var(--bg);"
+    "stroke-width:3px;pointer-events:none}\n"
     "svg .g{stroke:var(--line);stroke-width:1}\n"
     "svg .a{stroke:var(--soft);stroke-width:1}\n"
     "svg .b{fill:var(--bar)}\n"

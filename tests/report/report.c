@@ -269,6 +269,14 @@ static int draw_all(struct poise_page *page, size_t count, const double *values,
                       page, &(struct poise_heatmap){odd, "from", "to", NULL,
                                                     labels, values, side, side,
                                                     POISE_UNIT_COUNT});
+    uint16_t of[MANY] = {0};
+    for (size_t i = 0; i < count; i++) {
+        of[i] = (uint16_t)(i % 3 ? i : POISE_CLASS_NONE);
+    }
+    code = code ? code
+                : poise_page_classes(page,
+                                     &(struct poise_classes){odd, odd, odd, odd,
+                                                             of, side, side});
     return code ? code : draw_new(page, count, values, labels);
 }
 
@@ -544,31 +552,79 @@ static void test_heatmap_levels(void **state)
     free(many);
 }
 
-/* Classes: 0 is one of them, and they are never added up. */
-static void test_heatmap_classes(void **state)
+static const char *draw_classes(struct poise_page **page, const uint16_t *of,
+                                size_t rows, size_t wide)
 {
-    enum { SIDE = 256 };
-    static const double few[] = {0, 1, 2, NAN};
-    double *many = calloc(SIDE * SIDE, sizeof *many);
-    const char *html = draw(few, 2, 2, POISE_HEATMAP_CLASSES);
+    poise_page_destroy(*page);
+    *page = NULL;
+    assert_int_equal(poise_page_create("t", NULL, page), 0);
+    assert_int_equal(
+        poise_page_classes(*page,
+                           &(struct poise_classes){"T", "row", "column", "node",
+                                                   of, rows, wide}),
+        0);
+    const char *html = poise_buf_str(&(*page)->body);
+    check_html(html);
+    return html;
+}
+
+/* Two nodes: the first is no blank, and both have colours of their own. */
+static void test_classes_few(void **state)
+{
+    static const uint16_t few[] = {0, 1, 1, POISE_CLASS_NONE, 1, 1};
+    static const uint16_t one[3] = {0};
+    struct poise_page *page = NULL;
+    const char *html = draw_classes(&page, few, 2, 3);
+
+    (void)state;
+    assert_non_null(strstr(html, "style=\"fill:var(--s0)\"><title>row 0, "
+                                 "column 0: node 0</title>"));
+    /* What is the same is one patch, with its number in it. */
+    assert_non_null(strstr(html,
+                           "style=\"fill:var(--s1)\"><title>row "
+                           "0\xe2\x80\x93"
+                           "1, column 1\xe2\x80\x93"
+                           "2: node 1</title></rect>\n<text class=\"n\""));
+    assert_null(strstr(html, "row 1, column 0"));
+    assert_non_null(strstr(html, ">2 nodes</text>"));
+    assert_non_null(strstr(html, "rx=\"2\""));
+    /* One node only: nothing to be told apart. */
+    html = draw_classes(&page, one, 1, 3);
+    assert_non_null(strstr(html, "column 0\xe2\x80\x93"
+                                 "2: node 0</title>"));
+    assert_null(strstr(html, "rx=\"2\""));
+    draw_classes(&page, one, 0, 0);
+    poise_page_destroy(page);
+}
+
+/* 1,000 x 1,000 places of 64 nodes: numbers are neither added up nor averaged,
+ * and rows and columns are those of the grid. */
+static void test_classes_many(void **state)
+{
+    enum { SIDE = 1000, NODES = 64 };
+    uint16_t *many = calloc((size_t)SIDE * SIDE, sizeof *many);
+    struct poise_page *page = NULL;
 
     (void)state;
     assert_non_null(many);
-    assert_non_null(
-        strstr(html, "fill=\"#440154\"><title>0 \xe2\x86\x92 0: 0</title>"));
-    assert_null(strstr(html, "<title>1 \xe2\x86\x92 1"));
-    many[0] = 5;
-    many[1] = many[SIDE] = 3;
-    many[SIDE + 1] = 4;
-    html = draw(many, SIDE, SIDE, POISE_HEATMAP_CLASSES);
-    assert_non_null(strstr(html, "<title>0\xe2\x80\x93"
-                                 "1 \xe2\x86\x92 0\xe2\x80\x93"
-                                 "1: 3</title>"));
-    /* One class only, and that 0. */
-    many[0] = many[1] = many[SIDE] = many[SIDE + 1] = 0;
-    html = draw(many, 1, 3, POISE_HEATMAP_CLASSES);
-    assert_non_null(strstr(html, "<title>0 \xe2\x86\x92 2: 0</title>"));
-    draw(NULL, 0, 0, POISE_HEATMAP_CLASSES);
+    for (size_t i = 0; i < (size_t)SIDE * SIDE; i++) {
+        many[i] = (uint16_t)(i / SIDE * 8 / SIDE * 8 + i % SIDE * 8 / SIDE);
+    }
+    many[1] = 60; /* alone among others */
+    const char *html = draw_classes(&page, many, SIDE, SIDE);
+    size_t patches = 0;
+    for (const char *at = html; (at = strstr(at, ": mostly node ")); at++) {
+        patches++;
+        assert_true(strtoul(at + 14, NULL, 10) < NODES);
+    }
+    assert_int_equal(patches, NODES);
+    assert_non_null(strstr(html, ">each place: 11 \xc3\x97 11; 64 nodes<"));
+    assert_non_null(strstr(html, "<title>row 0\xe2\x80\x93"
+                                 "120, column 0\xe2\x80\x93"
+                                 "120: mostly node 0<"));
+    assert_non_null(strstr(html, "999: mostly node 63</title>"));
+    assert_true(strlen(html) < 30000);
+    poise_page_destroy(page);
     free(many);
 }
 
@@ -738,7 +794,8 @@ int main(void)
         cmocka_unit_test(test_heatmap),
         cmocka_unit_test(test_heatmap_blocks),
         cmocka_unit_test(test_heatmap_levels),
-        cmocka_unit_test(test_heatmap_classes),
+        cmocka_unit_test(test_classes_few),
+        cmocka_unit_test(test_classes_many),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_rollback),
     };

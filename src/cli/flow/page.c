@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Maps of chunks that are drawn, and their cells to a side. */
+/** Maps of chunks that are drawn. */
 #define CHUNKS_MOST 12
-#define CELLS_MOST 64
 
 static int add_nodes(struct poise_page *page,
                      const struct poise_flow_stats *stats)
@@ -82,22 +81,20 @@ int cli_flow_page(const struct poise_flow_stats *stats, struct poise_page *page)
 
 /* ---- chunks ------------------------------------------------------------- */
 
-/** A version's places as rows and columns, and every so many of them drawn. */
+/** A version's places as rows and columns. */
 struct sheet {
-    size_t rows, columns, down, across;
+    size_t rows, columns;
 };
 
 /* The first index counts rows, all others columns. */
 static struct sheet sheet_of(const struct poise_flow_chunk *shape)
 {
-    struct sheet sheet = {1, 1, 1, 1};
+    struct sheet sheet = {1, 1};
     for (unsigned d = 0; d < shape->dims; d++) {
         size_t count = (size_t)(shape->index[d].to - shape->index[d].from);
         size_t *side = d == 0 && shape->dims > 1 ? &sheet.rows : &sheet.columns;
         *side *= count;
     }
-    sheet.down = (sheet.rows - 1) / CELLS_MOST + 1;
-    sheet.across = (sheet.columns - 1) / CELLS_MOST + 1;
     return sheet;
 }
 
@@ -105,29 +102,18 @@ static struct sheet sheet_of(const struct poise_flow_chunk *shape)
 static int add_chunks(struct poise_page *page, const struct sheet *sheet,
                       const struct poise_flow_plan *plan)
 {
-    size_t rows = (sheet->rows - 1) / sheet->down + 1;
-    size_t columns = (sheet->columns - 1) / sheet->across + 1;
-    double *values = poise_alloc(rows * columns, sizeof *values);
     struct poise_buf title = {0};
-    if (!values) {
-        return -ENOMEM;
-    }
-    for (size_t p = 0; p < rows * columns; p++) {
-        values[p] = plan->owner[p / columns * sheet->down * sheet->columns +
-                                p % columns * sheet->across];
-    }
     poise_buf_printf(&title, "Nodes of blocks, versions %lld to %lld",
                      (long long)plan->from, (long long)plan->to - 1);
-    const struct poise_heatmap map = {.title = poise_buf_str(&title),
+    const struct poise_classes map = {.title = poise_buf_str(&title),
                                       .row_label = "row",
                                       .column_label = "column",
-                                      .values = values,
-                                      .row_count = rows,
-                                      .column_count = columns,
-                                      .kind = POISE_HEATMAP_CLASSES};
-    int code = poise_page_heatmap(page, &map);
+                                      .name = "node",
+                                      .of = plan->owner,
+                                      .row_count = sheet->rows,
+                                      .column_count = sheet->columns};
+    int code = poise_page_classes(page, &map);
     poise_buf_free(&title);
-    free(values);
     return code;
 }
 

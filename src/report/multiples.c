@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <math.h>
 
-enum { ACROSS = 4, GAP = 14, HEIGHT = 84, HEAD = 20, LEFT = 46, FOOT = 26 };
+enum { ACROSS = 4, GAP = 14, HEIGHT = 84, HEAD = 20, LEFT = 54, FOOT = 26 };
 
 /** The frame of all, and of one. */
 struct cell {
@@ -48,7 +48,9 @@ static void draw_line(struct poise_buf *out, const struct cell *cell,
             pen = 'M';
         }
     }
-    poise_buf_puts(out, "\"/>\n");
+    poise_buf_puts(out, "\"><title>");
+    report_escape(out, line->label);
+    poise_buf_puts(out, "</title></path>\n");
 }
 
 static void put_tick(struct poise_buf *out, const struct poise_plot *plot,
@@ -56,7 +58,7 @@ static void put_tick(struct poise_buf *out, const struct poise_plot *plot,
 {
     struct poise_buf text = {0};
     report_tick(&text, value, plot->y_unit);
-    report_text(out, LEFT - 6, y + 4, "end", poise_buf_str(&text), 7);
+    report_text(out, LEFT - 6, y + 4, "end", poise_buf_str(&text), 8);
     poise_buf_free(&text);
 }
 

@@ -69,7 +69,9 @@ static void draw_line(struct poise_buf *out, const struct frame *frame,
             down = false;
         }
     }
-    poise_buf_puts(out, "\"/>\n");
+    poise_buf_puts(out, "\"><title>");
+    report_escape(out, line->label);
+    poise_buf_puts(out, "</title></path>\n");
 }
 
 static void draw_points(struct poise_buf *out, const struct poise_plot *plot,

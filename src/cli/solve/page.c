@@ -2,11 +2,27 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /** Cells of a heat map to a side. */
 #define CELLS_MOST 48
+
+/* What stands beside the rows, or above the columns, of a coarser plate: the
+ * first of those that each is the mean of. The caller frees it. */
+static const char **first_of_each(int64_t count, size_t drawn)
+{
+    enum { BYTES = 24 };
+    const char **labels = poise_alloc(drawn, sizeof *labels + BYTES);
+    char *text = (char *)(labels + drawn);
+    for (size_t i = 0; labels && i < drawn; i++) {
+        snprintf(text + i * BYTES, BYTES, "%lld",
+                 (long long)(count * (int64_t)i / (int64_t)drawn));
+        labels[i] = text + i * BYTES;
+    }
+    return labels;
+}
 
 /* The plate in coarser cells, each the mean of some. */
 static int add_plate(struct poise_page *page, const struct cli_plate *plate,
@@ -16,10 +32,10 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
     size_t columns =
         plate->columns < CELLS_MOST ? (size_t)plate->columns : CELLS_MOST;
     double *values = poise_alloc(rows * columns, sizeof *values);
-    if (!values) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < rows; i++) {
+    const char **down = first_of_each(plate->rows, rows);
+    const char **across = first_of_each(plate->columns, columns);
+    int code = values && down && across ? 0 : -ENOMEM;
+    for (size_t i = 0; code == 0 && i < rows; i++) {
         for (size_t j = 0; j < columns; j++) {
             int64_t top = plate->rows * (int64_t)i / (int64_t)rows;
             int64_t end = plate->rows * (int64_t)(i + 1) / (int64_t)rows;
@@ -39,12 +55,16 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
     const struct poise_heatmap map = {.title = title,
                                       .row_label = "row",
                                       .column_label = "column",
+                                      .rows = down,
+                                      .columns = across,
                                       .values = values,
                                       .row_count = rows,
                                       .column_count = columns,
                                       .kind = POISE_HEATMAP_LEVELS};
-    int code = poise_page_heatmap(page, &map);
+    code = code == 0 ? poise_page_heatmap(page, &map) : code;
     free(values);
+    free(down);
+    free(across);
     return code;
 }
 

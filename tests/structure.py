@@ -250,6 +250,15 @@ class Structure(unittest.TestCase):
             self.assertIn(old, good)
             self.bad(self.papers(good.replace(old, new)), text)
         self.bad(self.papers("| 1 | idea | | | neither |"), "with the reason")
+
+    def test_links(self):
+        row = "| 1 | idea | | | neither: too slow |"
+        self.write("docs/more/b.md", "[a](../a.md#how-fast-and-why) `[x](y)`\n")
+        self.good(self.papers(row))
+        self.write("docs/more/b.md", "[a](a.md)\n")
+        self.bad(self.papers(row), "docs/more/a.md, which does not exist")
+        self.write("docs/more/b.md", "[a](../a.md#how-slow)\n")
+        self.bad(self.papers(row), "no heading #how-slow")
         self.bad(self.papers("| 1 | idea | | |"), "has 4 columns")
 
     def test_ways(self):

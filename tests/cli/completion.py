@@ -31,9 +31,8 @@ def poise(*words):
 
 def table():
     """The options of each command, without those that are old names."""
-    page = poise("help").split("The subcommands are:\n")[1]
-    lines = page.split("'poise help")[0].splitlines()
-    options = {line[4:17].strip(): set() for line in lines if line}
+    options = {line[4:17].strip(): set() for line in poise("help").splitlines()
+               if line.startswith("    ") and line[4] != " "}
     for line in poise("help", "--options").splitlines():
         command, long, _, _, renamed = line.split("\t")
         if long and not renamed:

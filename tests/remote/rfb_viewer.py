@@ -341,6 +341,9 @@ class Board(threading.Thread):
                              daemon=True).start()
 
     def close(self):
+        # Who still waits there would serve the next board's clients.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.join()
         self.listener.close()
         for link in self.links:
             link.close()

@@ -11,7 +11,8 @@ by one shell.
 
 What is printed must be what is shown, but for figures that depend on the
 machine and the moment: numbers with a point, numbers with a unit of time, rate
-or share behind them, and the blanks between columns. A line '...' stands for
+or share behind them, how many threads there are, and the blanks between
+columns. A line '...' stands for
 any lines, '...' in a line for anything in it. Which rank most time was lost by
 depends on the moment, too: on a loaded machine a rank is kept from running for
 longer than one sleeps; that the right one is named tests/mon/late_run shows.
@@ -29,7 +30,7 @@ SLOWNESS = float(os.environ.get("POISE_TEST_SLOWNESS", "4"))
 FILE = re.compile(r"`([\w.-]+)`:\s*$")
 FREE = re.compile(r"\d[\d,]*\.\d+(?:e[+-]?\d+)?(?: ?(?:[num]?s|[KMGT]?B/s|%))?|"
                   r"\d[\d,]*(?: (?:ns|us|ms|s|h|min|%|MB/s|GB/s|/s)\b| ?%|/s\b)|"
-                  r"(?<=lost by waiting for rank )\d+")
+                  r"(?<=lost by waiting for rank )\d+|(?P<threads>\d+ threads?\b)")
 
 
 class Failed(Exception):
@@ -74,6 +75,8 @@ def pattern(line):
         word = hit.group()
         if word == "...":
             out += ".*"
+        elif hit["threads"]:
+            out += r"\d+ threads?"
         elif word.isspace():
             out += r"\s+" if hit.start() else r"\s*"
         else:

@@ -81,7 +81,7 @@ static const struct poise_option options[] = {
      .help = "sort rows of CSV; the first row has the names of the columns "
              "and stays first. -k NAME[:LETTERS] sorts by a column, -t sets "
              "the separator (default: ,); quoted fields may hold separators "
-             "and newlines",
+             "and newlines. Not with --sum, --count, --merge, -c or --verify",
      .offset = offsetof(struct cli_sort_values, order.csv)},
     {POISE_OPTION_FLAG, .name = "dry-run",
      .help = "write nothing; say how often the data would be read and "

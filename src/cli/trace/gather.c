@@ -1,14 +1,8 @@
 /* poise trace gather: records of other hosts, brought here as they are made. */
-#include "cli/common/common.h"
+#include "children.h"
 
-#include <poise/gather.h>
-
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,40 +56,6 @@ const struct poise_command cli_trace_gather_command = {
              "2\twrong use\n",
 };
 
-/* ---- children ----------------------------------------------------------- */
-
-/* The other end of a pair of sockets, run by the shell. */
-static pid_t start(const char *command, int ends[2])
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        signal(SIGINT, SIG_IGN); /* it ends when it is asked no more */
-        if (dup2(ends[1], 0) < 0 || dup2(ends[1], 1) < 0) {
-            _exit(126);
-        }
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
-}
-
-static int add_child(struct poise_gather *gather, const char *command,
-                     pid_t *pid)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
-        return poise_error_set(errno, "start", command, NULL);
-    }
-    *pid = start(command, ends);
-    int error = errno;
-    close(ends[1]);
-    if (*pid < 0) {
-        close(ends[0]);
-        return poise_error_set(error, "start", command, NULL);
-    }
-    return poise_gather_add(gather, ends[0], ends[0], command);
-}
-
 /* ---- gathering ---------------------------------------------------------- */
 
 /* Whether anybody is left to be asked. */
@@ -105,8 +65,7 @@ static bool goes_on(const struct poise_gather *gather)
     for (unsigned i = 0; i < poise_gather_children(gather); i++) {
         struct poise_gather_child child;
         poise_gather_child(gather, i, &child);
-        any = any ||
-              (!child.gone && (child.files == 0 || child.ended < child.files));
+        any = any || (!child.gone && !trace_child_is_done(&child));
     }
     return any;
 }
@@ -131,7 +90,6 @@ static void ask(struct poise_gather *gather, const struct values *values)
 static int say(const struct poise_gather *gather, bool early)
 {
     struct poise_buf out = {0};
-    int status = CLI_DONE;
     for (unsigned i = 0; i < poise_gather_children(gather); i++) {
         struct poise_gather_child child;
         poise_gather_child(gather, i, &child);
@@ -143,46 +101,25 @@ static int say(const struct poise_gather *gather, bool early)
         poise_buf_puts(&out, " lost, ");
         poise_human_bytes(&out, child.bytes);
         poise_buf_puts(&out, "\n");
-        if (child.code < 0) {
-            cli_say("trace gather", "'%s': %s", child.name,
-                    strerror(-child.code));
-            status = CLI_PARTLY;
-        } else if (child.gone && !early &&
-                   (child.files == 0 || child.ended < child.files)) {
-            cli_say("trace gather", "'%s' ended before what it sends",
-                    child.name);
-            status = CLI_PARTLY;
-        }
     }
+    bool good = trace_children_are_good("trace gather", gather, early);
     int written = cli_write("trace gather", &out);
     poise_buf_free(&out);
-    return written == CLI_DONE ? status : written;
+    return written != CLI_DONE ? written : good ? CLI_DONE : CLI_PARTLY;
 }
 
 static int gather(const struct values *values, const char *path)
 {
     struct poise_gather_options how = {.parallel = !values->in_turn};
-    struct poise_gather *gather = NULL;
-    pid_t *pids = poise_alloc(values->children.count, sizeof *pids);
-    int code = pids ? poise_gather_create(path, &how, &gather) : -ENOMEM;
-    int status = CLI_PARTLY;
+    struct trace_children *children;
     cli_catch_signals();
-    for (size_t i = 0; i < values->children.count && code == 0; i++) {
-        code = add_child(gather, values->children.items[i], &pids[i]);
-    }
+    int code = trace_children_start(path, &how, &values->children, &children);
     if (code < 0) {
-        status = cli_fail("trace gather", code);
-    } else {
-        ask(gather, values);
-        status = say(gather, values->once || cli_interrupted);
+        return cli_fail("trace gather", code);
     }
-    poise_gather_destroy(gather);
-    for (size_t i = 0; pids && i < values->children.count; i++) {
-        if (pids[i] > 0) {
-            waitpid(pids[i], NULL, 0);
-        }
-    }
-    free(pids);
+    ask(children->gather, values);
+    int status = say(children->gather, values->once || cli_interrupted);
+    trace_children_end(children);
     return status;
 }
 
@@ -209,6 +146,6 @@ int cli_trace_gather(int argc, char **argv)
         int code = poise_gather_serve(0, 1, argv[first]);
         status = code < 0 ? cli_fail("trace gather", code) : CLI_DONE;
     }
-    free((void *)values.children.items);
+    poise_strings_free(&values.children);
     return status;
 }

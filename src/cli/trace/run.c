@@ -1,4 +1,5 @@
 /* poise trace run: watch the collectives of an MPI program while it runs. */
+#include "children.h"
 #include "monitor.h"
 
 #include <limits.h>
@@ -10,6 +11,7 @@ struct values {
     struct cli_common common;
     struct monitor_wants wants;
     const char *mpi, *trace;
+    struct poise_strings gather;
     int64_t rate;
 };
 
@@ -21,6 +23,11 @@ static const struct poise_option options[] = {
      .help = "keep the records in FILE (rank R above 0: FILE.R), for 'poise "
              "trace show'",
      .offset = offsetof(struct values, trace)},
+    {POISE_OPTION_LIST, .name = "gather", .arg = "COMMAND",
+     .help = "bring the records of another host while they are made, with "
+             "--trace FILE, by a shell command: 'ssh n2 poise trace gather "
+             "FILE'; can be repeated",
+     .offset = offsetof(struct values, gather)},
     {POISE_OPTION_INT, 0, "rate", "N",
      "record at most about N calls of a communicator per second; "
      "all ranks leave out the same ones, and count them; 0: record "
@@ -51,20 +58,24 @@ const struct poise_command cli_trace_run_command = {
         "It watches the collectives of the program's own MPI, or "
         "Poise's if POISE_TREE, POISE_COLL_AFTER or POISE_COLL_RULES "
         "is set (see 'poise help coll'). To see ranks on other hosts, "
-        "let --trace name a file in a folder that all hosts share.",
+        "let --trace name a file in a folder that all hosts share, or "
+        "let --gather bring what they write there.",
     .options = options,
-    .examples = "poise trace run mpirun -n 8 ./prog\twho is late?\n"
-                "poise trace run --query 'by host | mean(wait)' mpirun -n 8 "
-                "./prog\task a question of your own\n"
-                "poise trace run --live mpirun -n 8 ./prog\twho is late now?\n"
-                "poise trace run --messages mpirun -n 8 ./prog\twho is late in "
-                "messages?\n"
-                "poise trace run --json -o r.json mpirun -n 8 ./prog\twrite "
-                "JSON, for programs\n"
-                "poise trace run --trace t mpirun -n 8 ./prog\tkeep the "
-                "records for later\n"
-                "poise trace run --tune best.tree mpirun -n 8 ./prog\ttune its "
-                "tree while it runs\n",
+    .examples =
+        "poise trace run mpirun -n 8 ./prog\twho is late?\n"
+        "poise trace run --query 'by host | mean(wait)' mpirun -n 8 "
+        "./prog\task a question of your own\n"
+        "poise trace run --live mpirun -n 8 ./prog\twho is late now?\n"
+        "poise trace run --messages mpirun -n 8 ./prog\twho is late in "
+        "messages?\n"
+        "poise trace run --json -o r.json mpirun -n 8 ./prog\twrite "
+        "JSON, for programs\n"
+        "poise trace run --trace t mpirun -n 8 ./prog\tkeep the "
+        "records for later\n"
+        "poise trace run --tune best.tree mpirun -n 8 ./prog\ttune its "
+        "tree while it runs\n"
+        "poise trace run --trace /dev/shm/t --gather 'ssh n2 poise trace "
+        "gather /dev/shm/t' mpirun --host n1,n2 ./prog\twatch two hosts\n",
     .exits = "N\tthe launcher's own status\n"
              "125\tPoise itself failed: wrong use, no preload, or no records\n"
              "126\tthe launcher cannot be run\n"
@@ -130,19 +141,50 @@ static void remove_records(const struct place *place, int size)
 
 /* ---- the command -------------------------------------------------------- */
 
+/* The program, and what brings records of other hosts; NULL: nothing does. */
+struct job {
+    struct monitor_child child;
+    struct trace_gathering *gathering;
+};
+
 static bool has_ended(const struct poise_monitor_source *source, void *arg)
 {
-    struct monitor_child *child = arg;
+    struct job *job = arg;
     (void)source;
-    monitor_look(child);
-    return child->ended;
+    monitor_look(&job->child);
+    if (job->child.ended) {
+        trace_gathering_finish(job->gathering);
+    }
+    return job->child.ended;
+}
+
+/* Those that bring records begin before there are any. */
+static int run_and_watch(const struct values *values, const struct place *place,
+                         char **line, const struct monitor_start *how,
+                         struct monitor_watch *watch)
+{
+    struct job job = {0};
+    int code = values->gather.count > 0
+                   ? trace_gathering_start("trace run", place->path,
+                                           &values->gather, &job.gathering)
+                   : 0;
+    if (code < 0) {
+        cli_say_error("trace run");
+        return CLI_WRAPPER_FAILED;
+    }
+    int status = monitor_start(line, how, &job.child);
+    if (status == CLI_DONE) {
+        status = monitor_watch_run(watch, has_ended, &job.child.status, &job);
+        status = job.child.status != 0 ? job.child.status : status;
+    }
+    trace_gathering_end(job.gathering);
+    return status;
 }
 
 static int watch_and_report(const struct values *values,
                             const struct place *place, char **line)
 {
     struct monitor_watch *watch;
-    struct monitor_child child;
     char tree[PATH_MAX];
     if (values->wants.tune &&
         make_absolute(values->wants.tune, tree) != CLI_DONE) {
@@ -158,11 +200,7 @@ static int watch_and_report(const struct values *values,
                                 .tree = values->wants.tune ? tree : NULL,
                                 .rate = (int)values->rate,
                                 .messages = values->wants.messages};
-    status = monitor_start(line, &how, &child);
-    if (status == CLI_DONE) {
-        status = monitor_watch_run(watch, has_ended, &child.status, &child);
-        status = child.status != 0 ? child.status : status;
-    }
+    status = run_and_watch(values, place, line, &how, watch);
     remove_records(place, monitor_watch_size(watch));
     monitor_watch_destroy(watch);
     return status;
@@ -176,6 +214,11 @@ static int run(const struct values *values, int argc, char **argv, int end)
     if (end >= argc) {
         cli_say("trace run", "the launcher is missing: poise trace run mpirun "
                              "-n 4 ./prog");
+        return CLI_WRAPPER_FAILED;
+    }
+    if (values->gather.count > 0 && !values->trace) {
+        cli_say("trace run", "--gather needs --trace FILE: what the ranks of "
+                             "other hosts write there is brought");
         return CLI_WRAPPER_FAILED;
     }
     int status = choose(values, &place);
@@ -199,5 +242,6 @@ int cli_trace_run(int argc, char **argv)
         status = run(&values, argc, argv, end);
     }
     monitor_wants_free(&values.wants);
+    poise_strings_free(&values.gather);
     return status;
 }

@@ -117,6 +117,9 @@ bool trace_children_are_good(const char *command,
 /* ---- beside a program --------------------------------------------------- */
 
 #define INTERVAL_NS 100000000
+/* A host that stands still for a while is waited for: a line that is cut off
+ * closes by itself. */
+#define TIMEOUT_NS UINT64_C(60000000000)
 
 struct trace_gathering {
     const char *command;
@@ -164,7 +167,8 @@ int trace_gathering_start(const char *command, const char *path,
                           const struct poise_strings *commands,
                           struct trace_gathering **out)
 {
-    struct poise_gather_options how = {.parallel = true};
+    struct poise_gather_options how = {.parallel = true,
+                                       .timeout_ns = TIMEOUT_NS};
     struct trace_gathering *gathering = poise_alloc(1, sizeof *gathering);
     if (!gathering) {
         return -ENOMEM;

@@ -295,12 +295,27 @@ static void test_refused(void **state)
     munmap(plot, sizeof *plot);
 }
 
+/* Where that wants rights that this process lacks, nobody can be cut off. */
+static bool can_cut(void)
+{
+    struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    const struct sock_fprog program = {1, &drop};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool can = setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
+                          sizeof program) == 0;
+    close(fd);
+    return can;
+}
+
 /* A node that hears nobody is given up; the others do its part. It ends by
  * itself when the map was silent for too long, and no result of its counts. */
 static void partition(bool deaf)
 {
     struct mix mix;
     struct poise_flow_stats stats;
+    if (!can_cut()) {
+        skip();
+    }
     for (uint64_t lost_ns = 150 * MS; lost_ns <= 15000 * MS; lost_ns *= 10) {
         struct plot *plot = plot_make();
         /* Memory that they share cannot be cut as a network can. */

@@ -101,9 +101,9 @@ int cli_sort_size(const char *text, uint64_t *bytes);
 int cli_sort_names(const char *path, struct poise_buf *text,
                    struct poise_strings *names);
 
-/** What will be done, for --dry-run. */
-void cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json,
-                   struct poise_buf *out);
+/** Print what will be done, for --dry-run. 0, or the exit code with the error
+ * printed. */
+int cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json);
 void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
                       struct poise_buf *out);
 void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
@@ -113,7 +113,7 @@ void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
 int cli_sort_page(const struct poise_sort_result *r, uint64_t ns,
                   const struct cli_series *series, const char *checked,
                   const char *path);
-void cli_sort_report(const struct poise_sort_report *report, bool as_json,
-                     struct poise_buf *out);
+/** Print what a file holds. As of cli_sort_plan. */
+int cli_sort_report(const struct poise_sort_report *report, bool as_json);
 
 #endif

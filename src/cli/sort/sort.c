@@ -42,7 +42,6 @@ static int report(const struct job *job, const char *path,
 {
     struct poise_sort_options sort = job->sort;
     struct poise_sort_report report;
-    struct poise_buf out = {0};
     int code, status;
 
     sort.more_count = 0;
@@ -50,9 +49,7 @@ static int report(const struct job *job, const char *path,
     if (code < 0) {
         return fail(code);
     }
-    cli_sort_report(&report, job->values->disk.json, &out);
-    status = failed(cli_write("sort", &out));
-    poise_buf_free(&out);
+    status = failed(cli_sort_report(&report, job->values->disk.json));
     if (expected && *expected != report.checksum) {
         cli_say("sort",
                 "'%s' does not hold the items of the input: their "
@@ -90,17 +87,10 @@ static int check(const struct job *job)
 static int plan(const struct job *job)
 {
     struct poise_sort_forecast forecast;
-    struct poise_buf out = {0};
     int code = poise_sort_plan(job->in, job->out, &job->sort, &forecast);
-    int status;
 
-    if (code < 0) {
-        return fail(code);
-    }
-    cli_sort_plan(&forecast, job->values->disk.json, &out);
-    status = failed(cli_write("sort", &out));
-    poise_buf_free(&out);
-    return status;
+    return code < 0 ? fail(code)
+                    : failed(cli_sort_plan(&forecast, job->values->disk.json));
 }
 
 /* The output again, if that was asked for, and the page, which says what came
@@ -293,11 +283,9 @@ static int take_inputs(struct job *job, size_t count,
 /* IN OUT, as it was: where there is a type, which GNU sort does not know. */
 static int take_former(struct job *job, const char *const *operands)
 {
-    const struct cli_sort_values *values = job->values;
-
     cli_say("sort", "IN OUT is now IN -o OUT");
     job->out = operands[1];
-    job->sort.in_place = values->in_place;
+    job->sort.in_place = job->values->in_place;
     job->verifies |= job->checks;
     job->checks = false;
     return take_inputs(job, 1, operands);
@@ -395,9 +383,8 @@ static int run_named(struct job *job)
 static int run_csv(struct job *job)
 {
     struct cli_sort_values *values = job->values;
-    struct cli_sort_csv csv = {
-        .separator = values->order.separator ? *values->order.separator : ','};
     const char *separator = values->order.separator;
+    struct cli_sort_csv csv = {.separator = separator ? *separator : ','};
     char word[] = {csv.separator, '\0'};
     int code, status;
 

@@ -34,20 +34,16 @@ static void plan_json(const struct poise_sort_forecast *plan,
     poise_buf_putc(out, '\n');
 }
 
-void cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json,
-                   struct poise_buf *out)
+static void put_plan(const struct poise_sort_forecast *plan,
+                     struct poise_buf *out)
 {
-    if (as_json) {
-        plan_json(plan, out);
-        return;
-    }
     poise_human_bytes(out, plan->bytes_in);
     poise_buf_printf(out, " would be read %.2f times and written %.2f times",
                      times(plan->read_bytes, plan->bytes_in),
                      times(plan->written_bytes, plan->bytes_in));
     if (plan->disk_seconds > 0) {
-        poise_buf_printf(out, ", for which the disk takes about %.2g s",
-                         plan->disk_seconds);
+        poise_buf_printf(out, ", for which the disk takes about %.*f s",
+                         plan->disk_seconds < 10 ? 1 : 0, plan->disk_seconds);
     }
     poise_buf_puts(out, "\nscratch files take ");
     poise_human_bytes(out, plan->scratch_bytes);
@@ -65,6 +61,17 @@ void cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json,
     poise_buf_puts(out, ", ");
     put_count(out, plan->threads, "thread");
     poise_buf_putc(out, '\n');
+}
+
+int cli_sort_plan(const struct poise_sort_forecast *plan, bool as_json)
+{
+    struct poise_buf out = {0};
+    int status;
+
+    (as_json ? plan_json : put_plan)(plan, &out);
+    status = cli_write("sort", &out);
+    poise_buf_free(&out);
+    return status;
 }
 
 void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
@@ -162,8 +169,8 @@ void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
     poise_buf_putc(out, '\n');
 }
 
-void cli_sort_report(const struct poise_sort_report *report, bool as_json,
-                     struct poise_buf *out)
+static void put_report(const struct poise_sort_report *report, bool as_json,
+                       struct poise_buf *out)
 {
     struct poise_json json = poise_json_to(out, false);
 
@@ -193,4 +200,15 @@ void cli_sort_report(const struct poise_sort_report *report, bool as_json,
                          "predecessor\n",
                          (unsigned long long)report->first_unsorted);
     }
+}
+
+int cli_sort_report(const struct poise_sort_report *report, bool as_json)
+{
+    struct poise_buf out = {0};
+    int status;
+
+    put_report(report, as_json, &out);
+    status = cli_write("sort", &out);
+    poise_buf_free(&out);
+    return status;
 }

@@ -99,7 +99,11 @@ struct report_scale report_scale_make(double low, double high,
 
     if (scale.log) {
         log_ticks(&scale);
-        return scale;
+        if (scale.tick_count > 1) {
+            return scale;
+        }
+        /* With less than two figures on it nobody can read it. */
+        scale = (struct report_scale){.low = low, .high = high, .unit = unit};
     }
     if (scale.low > 0) {
         scale.low = 0;

@@ -93,17 +93,12 @@ static double ratio(uint64_t bytes, uint64_t sent)
 /* ---- what is printed ---------------------------------------------------- */
 
 static const char page_text[] =
-    "The files were sent, in their order, from one end of the wire protocol "
-    "to another, once for every segmenter and size of segments; all bytes are "
-    "those of both directions. 'all, sent': for all files, the other end "
-    "beginning with nothing. 'last, sent': for the last file alone, both ends "
-    "having those before it in their caches: what both have in the same order "
-    "is named by references to runs, what changed goes as a delta. "
-    "'forgotten': for the last file alone, sent by an end whose own cache is "
-    "empty, as after its loss, to one that has the files before: it can only "
-    "offer fingerprints and send what it is asked for, which is what a sender "
-    "without memory reaches. A ratio is the size of the files divided by the "
-    "bytes sent.";
+    "What poise send would put on the link, in both directions together, for "
+    "each way to cut files into segments (segmenter) and each mean size of a "
+    "segment in bytes. All, sent: all files, to a receiver that has nothing. "
+    "Last, sent: the last file alone, when both ends have those before it in "
+    "their caches. Forgotten: the same after the sender has lost its cache. "
+    "Ratio: the size of the files divided by the bytes sent; more is better.";
 
 /* "floats,element=8" */
 static void put_choice(const struct trial *trial, struct poise_buf *out)
@@ -247,7 +242,7 @@ static int add_plot(struct poise_page *page, const struct trial *trials,
     double *numbers = poise_alloc(2 * count, sizeof *numbers);
     struct poise_line *lines = poise_alloc(count, sizeof *lines);
     struct poise_plot plot = {
-        .title = "What the last file's bytes are divided by",
+        .title = "How many times fewer bytes the last file takes",
         .x_label = "bytes of a segment",
         .y_label = "ratio",
         .lines = lines,
@@ -286,7 +281,9 @@ static int write_page(const struct trial *trials, size_t count, size_t sizes,
     struct poise_page *page;
     struct poise_table *table = NULL;
     struct poise_buf html = {0};
-    int code = poise_page_create("poise wire analyse", NULL, &page);
+    int code = poise_page_create(
+        "poise wire analyse",
+        "How redundant files are, and what sending them costs", &page);
 
     if (code < 0) {
         return code;

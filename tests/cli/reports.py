@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Pages (--report) of commands that move many bytes: sort, listrank, send and
-tunnel. Each stands for itself, says what made it, and has the figures that
---json has.
+"""Pages (--report). Each stands for itself, says what made it, and has a tooltip
+on every mark; those of sort, listrank, send and tunnel have the figures that
+--json has. Of run, trace and vnc see tests/vrank, tests/mon, tests/remote.
 
 usage: tests/cli/reports.py POISE
 """
@@ -24,6 +24,12 @@ POISE = ""
 VOID = {"meta", "br"}
 
 
+def is_mark(tag, attributes):
+    """What one points at in a drawing; axes and the like are none."""
+    return (tag in ("rect", "circle", "path")
+            and dict(attributes).get("class") in ("b", "c", "l", "o"))
+
+
 class Page(html.parser.HTMLParser):
     """Figures, tables, titles of drawings and tooltips of a page."""
 
@@ -31,6 +37,7 @@ class Page(html.parser.HTMLParser):
         super().__init__()
         self.open, self.outside, self.text = [], [], ""
         self.pairs, self.rows, self.titles, self.tips = {}, [], [], []
+        self.marks, self.nameless = [], []
         with open(path, encoding="utf-8") as file:
             self.feed(file.read())
         self.close()
@@ -41,11 +48,13 @@ class Page(html.parser.HTMLParser):
         self.text = ""
         if tag not in VOID:
             self.open.append(tag)
+            self.marks.append(is_mark(tag, attributes))
         if tag == "tr":
             self.rows.append([])
 
     def handle_startendtag(self, tag, attributes):
-        pass
+        if is_mark(tag, attributes):
+            self.nameless.append(attributes)
 
     def handle_data(self, data):
         self.text += data
@@ -53,6 +62,8 @@ class Page(html.parser.HTMLParser):
     def handle_endtag(self, tag):
         last = self.open.pop()
         assert last == tag, f"<{last}> is ended by </{tag}>"
+        if self.marks.pop():
+            self.nameless.append(last)
         text = self.text.strip()
         if tag == "dt":
             self.label = text
@@ -64,6 +75,7 @@ class Page(html.parser.HTMLParser):
             self.titles.append(text)
         elif tag == "title" and self.open[-1] != "head":
             self.tips.append(text)
+            self.marks[-1] = False
         self.text = ""
 
     def numbers(self):
@@ -105,6 +117,7 @@ class Reports(unittest.TestCase):
         page = Page(self.path("page.html"))
         self.assertEqual(page.open, [])
         self.assertEqual(page.outside, [])
+        self.assertEqual(page.nameless, [])
         self.assertTrue(page.pairs["Command"].startswith(f"poise {command} "))
         self.assertEqual(page.pairs["Date"], "1970-01-01 23:59:59 UTC")
         self.assertRegex(page.pairs["Version"], r"^poise \d")
@@ -119,6 +132,28 @@ class Reports(unittest.TestCase):
                                cwd=self.folder.name)
         self.addCleanup(end.kill)
         return end
+
+    def test_others(self):
+        os.makedirs(self.path("tree/of"))
+        for i in range(3):
+            with open(self.path(f"tree/of/{i}"), "wb") as file:
+                file.write(bytes(range(256)) * 100 * i)
+        with open(self.path("plate"), "w", encoding="ascii") as file:
+            file.write("9 9 9 9\n0 0 0 0\n0 0 0 0\n0 0 0 0\n")
+        for command, words, checked in (
+                ("walk", ["tree"], "^no$"),
+                ("copy", ["tree", "one"], "^no$"),
+                ("copy", ["--verify", "tree", "two"], "read back"),
+                ("compare", ["tree", "two"], "."),
+                ("remove", ["two"], "."),
+                ("wire analyse", ["tree/of/1", "tree/of/2"], "."),
+                ("solve", ["--sweeps", "5", "--block", "2", "--check", "plate",
+                           "warm"], "computed twice"),
+                ("bfs", ["--scale", "6"], "five rules")):
+            with self.subTest(command):
+                self.poise(*command.split(), "--report", "page.html", *words)
+                page = self.page(command, checked)
+                self.assertTrue(page.titles)
 
     def test_sort(self):
         self.poise("sort", "--generate", "200K", "in")

@@ -8,7 +8,7 @@
 static int add_figures(struct poise_page *page, const struct cli_bfs_job *job)
 {
     static const char *const labels[] = {"searches", "harmonic mean", "median",
-                                         "bytes an edge", "construction"};
+                                         "bytes per edge", "construction"};
     enum { COUNT = sizeof labels / sizeof *labels };
     struct poise_graph_figures f;
     struct poise_buf cells[COUNT] = {0};
@@ -114,7 +114,7 @@ static int add_levels(struct poise_page *page, const struct cli_bfs_job *job)
             sizes[i] = (double)job->levels[i].frontier / runs;
         }
         struct poise_stacks stacks = {
-            .title = "Time of each level, on average (numa-bfs, figure 11)",
+            .title = "Time of each level, on average",
             .x_label = "time",
             .rows = rows,
             .series = series,

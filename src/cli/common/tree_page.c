@@ -112,12 +112,16 @@ int cli_tree_put_counts(struct poise_page *page,
         return code;
     }
     for (size_t i = 0; counts[i].label && code == 0; i++) {
-        char number[24];
+        struct poise_buf number = {0};
 
-        snprintf(number, sizeof number, "%llu",
-                 (unsigned long long)counts[i].value);
-        code =
-            poise_table_row(table, (const char *[]){number, counts[i].label});
+        poise_human_count(&number, counts[i].value);
+        code = number.error;
+        if (code == 0) {
+            code =
+                poise_table_row(table, (const char *[]){poise_buf_str(&number),
+                                                        counts[i].label});
+        }
+        poise_buf_free(&number);
     }
     code = code ? code : poise_page_table(page, table);
     poise_table_destroy(table);

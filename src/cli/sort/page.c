@@ -18,7 +18,7 @@ static int put_head(const struct poise_sort_result *r, uint64_t ns,
     poise_human_bytes(cli_figure(&head, "memory used, most"),
                       cli_memory_peak());
     poise_human_count(cli_figure(&head, "buckets"), r->buckets);
-    poise_human_count(cli_figure(&head, "of them parted again"), r->splits);
+    poise_human_count(cli_figure(&head, "buckets split again"), r->splits);
     return cli_page_figures(page, &head);
 }
 
@@ -30,11 +30,12 @@ static int put_disk(const struct poise_sort_result *r, struct poise_page *page)
         {"read", r->read_bytes},
         {"written, planned", r->planned_written_bytes},
         {"written", r->written_bytes},
-        {"of it scratch files", r->scratch_bytes},
+        {"of that, scratch files", r->scratch_bytes},
     };
-    int code = poise_page_section(
-        page, "What went through the disks",
-        "Planned is what it takes if keys are spread and nothing is left out.");
+    int code = poise_page_section(page, "What went through the disks",
+                                  "Planned: what the sort takes if keys are "
+                                  "spread evenly and all records "
+                                  "are kept.");
 
     code = code ? code
                 : cli_page_amounts(page, "Bytes", amounts,
@@ -92,8 +93,8 @@ int cli_sort_page(const struct poise_sort_result *r, uint64_t ns,
 
     poise_buf_printf(
         &under,
-        "%u process%s of %u thread%s, disks by %s; past the page "
-        "cache: input %s, scratch %s, output %s",
+        "%u process%s of %u thread%s, disk access by %s; page cache bypassed "
+        "for input: %s, scratch files: %s, output: %s",
         r->processes, r->processes == 1 ? "" : "es", r->threads,
         r->threads == 1 ? "" : "s", r->engine, r->direct_in ? "yes" : "no",
         r->direct_scratch ? "yes" : "no", r->direct_out ? "yes" : "no");

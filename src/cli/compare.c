@@ -65,7 +65,7 @@ static const struct poise_option options[] = {
              "how many differ",
      .offset = offsetof(struct values, stats)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write write a page of plots and tables (HTML)",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
     {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),

@@ -46,7 +46,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "json", .help = "print totals as JSON instead",
      .offset = offsetof(struct values, json)},
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
-     .help = "write write a page of plots and tables (HTML)",
+     .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
     {POISE_OPTION_HEADING, .help = "How it runs"},
     CLI_ENGINE_OPTIONS(struct values, engine, 'j'),
@@ -75,6 +75,8 @@ const struct poise_command cli_remove_command = {
                 "removed\n"
                 "poise remove /scratch --where -type f -mtime +30\tremove "
                 "files not changed for 30 days\n"
+                "poise remove /scratch --where -type d -o -mtime +30\tthe "
+                "same, and all folders that are empty then\n"
                 "mpirun -n 16 poise remove /scratch/old\tuse 16 ranks\n",
     .exits = "0\teverything is gone\n"
              "1\tsomething could not be removed\n"

@@ -80,8 +80,8 @@ class Interrupt(unittest.TestCase):
                 if not name.startswith("from") and name != "to"]
         for name in left:
             self.assertRegex(name, r"^to/\.poise-making-[0-9a-f]{16}$")
-        self.assertIn("are named .poise-making-...", said)
-        self.assertIn("-T --resume goes on", said)
+        self.assertIn("files named .poise-making-... are incomplete", said)
+        self.assertIn("add -T --resume", said)
         subprocess.run([POISE, "copy", "-T", "--resume", "from", "to"],
                        cwd=self.root, check=True)
         self.assertEqual(self.names(), ["from", "from/large", "to",

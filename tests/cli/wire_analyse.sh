@@ -7,7 +7,7 @@ $POISE wire analyse v1 v2 | awk '{ print $1, $2, $3 }'
 $POISE wire analyse --segmenter gear --size 128 --report page.html --json v1 v2 >out.json
 grep -E '"(bytes|last_bytes|segmenter|size|segments|repairs)"' out.json
 grep -c '<svg' page.html
-grep -o 'own cache is empty' page.html
+grep -o 'the sender has lost its cache' page.html
 $POISE wire analyse
 $POISE wire analyse --segmenter geer v1
 $POISE wire analyse --size 4 v1

@@ -50,8 +50,9 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, archive)},
     {POISE_OPTION_HEADING, .help = "Safety"},
     {POISE_OPTION_FLAG, .name = "resume",
-     .help = "go on with an interrupted copy: skip what is complete, remove "
-             "temporary files",
+     .help = "go on with an interrupted copy of the same SRC and DST: skip "
+             "what is complete, remove temporary files. If the first run made "
+             "DST, add -T: else a second copy begins in DST",
      .offset = offsetof(struct values, resume)},
     {POISE_OPTION_FLAG, .name = "atomic",
      .help = "give a new DST its name only when all of it is there",
@@ -98,16 +99,18 @@ const struct poise_command cli_copy_command = {
         "A file appears under its name when it is complete. --resume "
         "goes on with an interrupted or killed copy. A file that "
         "changes while it is read is read again, up to three times. "
-        "Links at the target are replaced, never followed. A directory "
-        "replaces something else, or something else a directory, only "
-        "with --delete.\n\n"
+        "Links at the target are replaced, never followed. Only "
+        "--delete lets a directory replace a file, or a file a "
+        "directory.\n\n"
         "Under mpirun all ranks share the work; all must see SRC and "
         "DST under the same names.",
     .options = options,
     .examples =
         "poise copy /data/run1 /archive\tmake /archive/run1\n"
-        "poise copy --resume /data/run1 /archive\tgo on after an "
+        "poise copy --resume /data/run1 /archive\tgo on with that after an "
         "interruption\n"
+        "poise copy -T --resume /data /backup\tgo on with a copy that made "
+        "/backup\n"
         "poise copy -T --delete /data /mirror\tmake /mirror like /data\n"
         "mpirun -n 16 poise copy --bwlimit 2G /scratch/a /home/a\tuse "
         "many nodes, and leave bandwidth to others\n"
@@ -321,10 +324,9 @@ static void say_interrupted(const struct run *run)
     const struct poise_copy_counts *all = &run->result.counts;
 
     cli_say("copy",
-            "what has its name is whole: %llu files; %llu directories were "
-            "begun and not finished, and others not begun; files that are "
-            "not whole are named " POISE_WALK_TEMPORARY
-            "...; the same with %s--resume goes on",
+            "%llu files are complete; %llu directories are incomplete, others "
+            "not begun; files named " POISE_WALK_TEMPORARY
+            "... are incomplete; to go on, add %s--resume to the same command",
             (unsigned long long)all->files, (unsigned long long)all->unfinished,
             run->is_copy ? "-T " : "");
 }
@@ -344,7 +346,7 @@ static void say_undone(const struct run *run)
         poise_buf_free(&name);
     }
     if (result->undone_more || count < result->undone_count) {
-        cli_say("copy", "and more is not done: -n %s--resume lists all of it",
+        cli_say("copy", "more is missing: -n %s--resume lists all of it",
                 run->is_copy ? "-T " : "");
     }
 }

@@ -86,12 +86,15 @@ const struct poise_command cli_walk_command = {
         "files beside the inventory and the checkpoint, named after "
         "them; the next walk to the same names lists them.",
     .options = options,
-    .examples = "poise walk /data\tsummarise everything below /data\n"
-                "poise walk --report data.html /data\tthe same as a web page\n"
-                "poise walk -o data.sqlite /data\twrite a database of all "
-                "entries, to query with SQL\n"
-                "mpirun -n 64 poise walk --checkpoint /scratch/c /data\tuse 64 "
-                "ranks; resume it if it is interrupted\n",
+    .examples =
+        "poise walk /data\tsummarise everything below /data\n"
+        "poise walk --top 20 /data\twith longer lists of the largest files "
+        "and of owners\n"
+        "poise walk --report data.html /data\tthe same as a web page\n"
+        "poise walk -o data.sqlite /data\twrite a database of all "
+        "entries, to query with SQL\n"
+        "mpirun -n 64 poise walk --checkpoint /scratch/c /data\tuse 64 "
+        "ranks; resume it if it is interrupted\n",
     .exits = "0\teverything was read\n"
              "1\tsomething could not be read or written\n"
              "2\twrong use\n"

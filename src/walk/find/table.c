@@ -215,7 +215,7 @@ enum {
     X("-mount", NULL, parse_xdev, NULL, NULL, 0, FREE, FIND_WALKS, 0,          \
       "the same as -xdev")                                                     \
     X("-mtime", "N", find_parse_days, find_age, NULL, STATX_MTIME, STAT, 0,    \
-      'm', "modified N days ago")                                              \
+      'm', "modified N days ago; +N: more, -N: less")                          \
     X("-name", "PATTERN", find_parse_glob, find_name, NULL, 0, NAME, 0, 0,     \
       "its name matches the shell pattern")                                    \
     X("-newer", "FILE", find_parse_newer, find_newer, NULL, STATX_MTIME, STAT, \

@@ -301,7 +301,44 @@ static void test_other_user(void **state)
 
 /* ---- files -------------------------------------------------------------- */
 
-/* Whether it was made a link to the store. */
+static const char others_words[] = "another one's words";
+
+static void write_theirs(void)
+{
+    char path[4400];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/theirs", folder);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(others_words, 1, sizeof others_words, file),
+                     sizeof others_words);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void check_theirs(void)
+{
+    char path[4400], found[sizeof others_words + 1];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/theirs", folder);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(found, 1, sizeof found, file), sizeof others_words);
+    assert_int_equal(fclose(file), 0);
+    assert_string_equal(found, others_words);
+}
+
+static void link_to_theirs(const char *name)
+{
+    char path[4400];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("theirs", path), 0);
+}
+
+/* Whether it was made a link. */
 static bool spoil(const char *name, struct poise_rng *rng)
 {
     char path[4400];
@@ -321,9 +358,8 @@ static bool spoil(const char *name, struct poise_rng *rng)
     case 1: /* endless */
         assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
         break;
-    case 2: /* another one's */
-        unlink(path);
-        assert_int_equal(symlink("store", path), 0);
+    case 2:
+        link_to_theirs(name);
         links = true;
         break;
     default:
@@ -338,50 +374,103 @@ static bool spoil(const char *name, struct poise_rng *rng)
     return links;
 }
 
-/* What another file's words were written over is no store any more: that is
- * said. */
-static bool is_other_kind(void)
+/* The cache is not opened, and what its link leads to is as it was. Without the
+ * links it is. */
+static void check_refused(const struct poise_dedup_store_options *options)
 {
     struct poise_dedup_store *store = NULL;
-    int code = poise_dedup_store_open(folder, &hasty, &store);
+    struct dirent **entries;
+    int count;
 
-    if (code == 0) {
-        assert_int_equal(poise_dedup_store_close(store), 0);
+    assert_int_equal(poise_dedup_store_open(folder, options, &store), -ELOOP);
+    assert_non_null(strstr(poise_error_last()->why, "is a symbolic link"));
+    check_theirs();
+    count = scandir(folder, &entries, NULL, alphasort);
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++) {
+        char path[4400], to[sizeof others_words];
+        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (readlink(path, to, sizeof to) > 0) {
+            assert_int_equal(unlink(path), 0);
+        }
+        free(entries[i]);
     }
-    return code == -EPROTO &&
-           strstr(poise_error_last()->why, "another kind") != NULL;
+    free(entries);
 }
 
+/* The order of the folder is the file system's; that of names is not. */
 static void check_files(uint64_t seed)
 {
     struct poise_dedup_store *store = NULL;
     struct poise_rng rng;
-    DIR *dir;
-    struct dirent *entry;
+    struct dirent **entries;
     bool links = false;
+    int count;
 
     poise_rng_seed(&rng, seed);
     make_cache();
-    dir = opendir(folder);
-    assert_non_null(dir);
-    while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.' && strcmp(entry->d_name, "socket") != 0 &&
+    count = scandir(folder, &entries, NULL, alphasort);
+    assert_true(count > 0);
+    write_theirs();
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        if (name[0] != '.' && strcmp(name, "socket") != 0 &&
             poise_rng_below(&rng, 2) == 0) {
-            links |= spoil(entry->d_name, &rng);
+            links |= spoil(name, &rng);
         }
+        free(entries[i]);
     }
-    closedir(dir);
-    /* A link that leads to itself is an error, which is said. */
-    if (poise_dedup_store_open(folder, &hasty, &store) == 0) {
-        assert_int_equal(poise_dedup_store_close(store), 0);
-        if (!links || !is_other_kind()) {
-            check_honest("spoilt files", seed, false);
-        }
+    free(entries);
+    if (links) {
+        check_refused(&hasty);
     } else {
-        assert_int_equal(poise_error_last()->code, ELOOP);
-        assert_string_not_equal(poise_error_last()->what, "");
+        assert_int_equal(poise_dedup_store_open(folder, &hasty, &store), 0);
+        assert_int_equal(poise_dedup_store_close(store), 0);
     }
+    check_honest("spoilt files", seed, false);
     empty_folder();
+}
+
+/* Each file of a cache, a link. */
+static void test_links(void **state)
+{
+    static const char *const names[] = {"lock", "store", "index",
+                                        "000000000001.seg"};
+    struct poise_dedup_store_options alone = hasty;
+
+    (void)state;
+    alone.shared = false;
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+        make_cache();
+        write_theirs();
+        link_to_theirs(names[i / 2]);
+        check_refused(i % 2 ? &hasty : &alone);
+        check_honest("without the link", i, false);
+        empty_folder();
+    }
+}
+
+/* Made while the cache is open. */
+static void test_later_links(void **state)
+{
+    static const char *const names[] = {"index", "000000000001.seg"};
+    struct poise_dedup_store_options alone = hasty;
+
+    (void)state;
+    alone.shared = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct poise_dedup_store *store = open_store(folder, &alone);
+        add(store, 0, &(uint64_t){0});
+        assert_int_equal(poise_dedup_store_close(store), 0);
+        write_theirs();
+        store = open_store(folder, &alone);
+        link_to_theirs(names[i]);
+        add(store, 1, &(uint64_t){0});
+        assert_int_equal(poise_dedup_store_close(store), -ELOOP);
+        assert_non_null(strstr(poise_error_last()->why, "is a symbolic link"));
+        check_theirs();
+        empty_folder();
+    }
 }
 
 static void test_files(void **state)
@@ -517,6 +606,7 @@ int main(void)
         /* Those that fork come first: there are no threads yet. */
         cmocka_unit_test(test_server),  cmocka_unit_test(test_other_user),
         cmocka_unit_test(test_clients), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_links),   cmocka_unit_test(test_later_links),
         cmocka_unit_test(test_wire),    cmocka_unit_test(test_long),
     };
 

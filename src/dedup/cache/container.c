@@ -191,6 +191,16 @@ int dedup_body_find(struct dedup_body *body, uint64_t fingerprint,
 
 /* ---- on disk ------------------------------------------------------------ */
 
+/* Links are refused when the cache is opened; this one came later. */
+static int open_file(int dirfd, const char *name, int flags)
+{
+    int fd = poise_file_open(dirfd, name, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    return fd == -ELOOP
+               ? poise_error_set(ELOOP, "open", name, "it is a symbolic link")
+               : fd;
+}
+
 static void make_header(uint64_t store, uint64_t id,
                         unsigned char header[HEADER_BYTES])
 {
@@ -295,7 +305,7 @@ int dedup_body_load(struct dedup_body *body, int dirfd, uint64_t store,
     int fd, code;
 
     dedup_container_name(id, name);
-    fd = poise_file_open(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
+    fd = open_file(dirfd, name, O_RDONLY);
     if (fd < 0) {
         return fd;
     }
@@ -327,8 +337,7 @@ int dedup_container_lock(int dirfd, uint64_t id, bool make, int *fd)
     char name[DEDUP_NAME_BYTES];
 
     dedup_container_name(id, name);
-    *fd = poise_file_open(dirfd, name,
-                          O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
+    *fd = open_file(dirfd, name, O_RDWR | (make ? O_CREAT : 0));
     if (*fd < 0) {
         return *fd;
     }
@@ -415,7 +424,7 @@ int dedup_body_open(struct dedup_body *body, int dirfd, uint64_t store,
     int fd, code;
 
     dedup_container_name(id, name);
-    fd = poise_file_open(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
+    fd = open_file(dirfd, name, O_RDONLY);
     if (fd < 0) {
         poise_error_clear();
         return 0;
@@ -438,7 +447,7 @@ static size_t read_data(struct dedup_body *body, int dirfd, uint64_t id,
     int fd;
 
     dedup_container_name(id, name);
-    fd = poise_file_open(dirfd, name, O_RDONLY | O_CLOEXEC, 0);
+    fd = open_file(dirfd, name, O_RDONLY);
     if (fd < 0) {
         poise_error_clear();
         return 0;
@@ -570,7 +579,7 @@ int dedup_body_write(struct dedup_body *body, int dirfd, uint64_t store,
     if (code < 0) {
         return code;
     }
-    fd = poise_file_open(dirfd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    fd = open_file(dirfd, name, O_WRONLY | O_CREAT);
     if (fd < 0) {
         return fd;
     }

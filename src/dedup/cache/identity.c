@@ -88,6 +88,9 @@ int dedup_identity_open(struct poise_dedup_store *store)
     bool is_new;
     int code = poise_buf_printf(&path, "%s/store", store->path);
 
+    if (code == 0) {
+        code = dedup_store_refuse_link(store, "store");
+    }
     if (code < 0) {
         goto free_path;
     }

@@ -199,6 +199,10 @@ int dedup_store_make(const struct poise_dedup_store_options *options,
                      bool on_disk, struct poise_dedup_store **out);
 int dedup_store_enter(struct poise_dedup_store *store, const char *path);
 int dedup_store_lock(struct poise_dedup_store *store);
+/** -ELOOP where one of its files is a symbolic link: what that leads to would
+ * be written over. */
+int dedup_store_refuse_link(const struct poise_dedup_store *store,
+                            const char *name);
 int dedup_store_read_folder(struct poise_dedup_store *store);
 /** The same for a client without a server, beside the container that it
  * writes. */

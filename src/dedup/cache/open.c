@@ -52,7 +52,11 @@ static int list(struct poise_dedup_store *store)
         struct stat st;
         uint64_t id = strtoull(entry->d_name, NULL, 16);
         dedup_container_name(id, name);
-        if (id >> CACHE_ID_BITS != 0 || strcmp(name, entry->d_name) != 0 ||
+        if (id >> CACHE_ID_BITS != 0 || strcmp(name, entry->d_name) != 0) {
+            continue;
+        }
+        code = dedup_store_refuse_link(store, name);
+        if (code < 0 ||
             fstatat(store->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
             !S_ISREG(st.st_mode)) {
             continue;
@@ -172,8 +176,22 @@ int dedup_store_read_alone(struct poise_dedup_store *store)
     return code;
 }
 
+int dedup_store_refuse_link(const struct poise_dedup_store *store,
+                            const char *name)
+{
+    struct stat st;
+
+    return fstatat(store->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   S_ISLNK(st.st_mode)
+               ? poise_error_set(ELOOP, "open cache", store->path,
+                                 "its file '%s' is a symbolic link", name)
+               : 0;
+}
+
 int dedup_store_enter(struct poise_dedup_store *store, const char *path)
 {
+    int code;
+
     store->path = strdup(path);
     if (!store->path) {
         return poise_error_set(ENOMEM, "open cache", path, NULL);
@@ -186,8 +204,12 @@ int dedup_store_enter(struct poise_dedup_store *store, const char *path)
     if (store->dirfd < 0) {
         return store->dirfd;
     }
-    store->lockfd = poise_file_open(store->dirfd, "lock",
-                                    O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    code = dedup_store_refuse_link(store, "lock");
+    if (code < 0) {
+        return code;
+    }
+    store->lockfd = poise_file_open(
+        store->dirfd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     return store->lockfd < 0 ? store->lockfd : 0;
 }
 

@@ -28,7 +28,9 @@ enum {
 
 static int path_of(const struct poise_dedup_store *store, struct poise_buf *out)
 {
-    return poise_buf_printf(out, "%s/index", store->path);
+    int code = poise_buf_printf(out, "%s/index", store->path);
+
+    return code < 0 ? code : dedup_store_refuse_link(store, "index");
 }
 
 static int save_cells(const struct poise_dedup_store *store,
@@ -193,7 +195,7 @@ int dedup_snapshot_load(struct poise_dedup_store *store)
         poise_log_close(log);
     }
     poise_buf_free(&path);
-    if (code < 0 && code != -ENOMEM) {
+    if (code < 0 && code != -ENOMEM && code != -ELOOP) {
         /* There is none, or it is damaged: the containers say it all. */
         poise_error_clear();
         code = 0;

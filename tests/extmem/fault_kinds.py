@@ -26,6 +26,7 @@ class Kind:
     """`words` of the command, `make` of the generator, the least of `memory`."""
     code = 2  # of what failed
     changes_input = False
+    reads_again = False  # its output, which is whole and there by then
     reads_pipe = False
     writes = "out"
     is_ranks = False
@@ -120,6 +121,10 @@ class PackedByProgram(Packed):
 
 class CheckedRecords(Records):
     is_checked = True
+
+
+class VerifiedRecords(CheckedRecords):
+    reads_again = True
 
 
 class Several(Lines):
@@ -247,8 +252,8 @@ def kinds():
                [], 120000, "2M"),
         CheckedRecords("records --zstd", ["sort", "--type", "record:100,0,10",
                                           "--zstd=always"], [], 60000, "2M"),
-        CheckedRecords("records --verify", ["sort", "--type", "record:100,0,10",
-                                            "--verify"], [], 60000, "2M"),
+        VerifiedRecords("records --verify", [
+            "sort", "--type", "record:100,0,10", "--verify"], [], 60000, "2M"),
         PackedByProgram("lines --compress-program",
                         lines + ["--compress-program=gzip"], [], 60000, "2M"),
         Several("three inputs", lines, [], 40000, "700K"),

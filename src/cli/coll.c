@@ -24,7 +24,8 @@ static const struct poise_option options[] = {
      .help = "ompi or mpich (default: that of the launcher)",
      .offset = offsetof(struct values, mpi)},
     {POISE_OPTION_STRING, .name = "tree", .arg = "TREE",
-     .help = "the tree to use: the tree to use: a shape, or a tree file "
+     .help = "the tree to use: a shape (flat, binary, kary:K, binomial, "
+             "node:SHAPE, site:SHAPE, magpie:SHAPE), or a tree file "
              "(POISE_TREE)",
      .offset = offsetof(struct values, tree)},
     {POISE_OPTION_STRING, .name = "rules", .arg = "FILE",

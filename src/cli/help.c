@@ -108,7 +108,8 @@ static int program_page(int (*write)(const struct poise_command *command,
 
     poise_buf_puts(&text,
                    "Run a command as it is and it uses all cores of this "
-                   "machine. Put mpirun or srun in front and its ranks work "
+                   "machine (run, advise, solve and desync run: as many as -j "
+                   "says). Put mpirun or srun in front and its ranks work "
                    "together, with Open MPI or MPICH.\n\n"
                    "'poise help SUBCOMMAND' explains one of these:");
     for (size_t i = 0; cli_commands[i].command; i++) {

@@ -2,6 +2,7 @@
 $POISE listrank --generate 100 in
 $POISE listrank -m 2M -t 1 -t2 --sync in out && $POISE listrank --check in out | head -1
 $POISE sort --generate 100 --type u64 in
+rm -f out
 $POISE sort --sync --type u64 in out && $POISE sort --check --type u64 out | head -1
 mkdir t
 $POISE walk -t1 -n --policy near t | head -1 | sed 's/ in .*/ in TIME/'

@@ -5,7 +5,7 @@ $POISE sort --type record:5,3,3 in -o out
 $POISE sort --type u64 --key 0,4 in -o out
 $POISE sort --type u64 -r in -o out
 $POISE sort in out
-$POISE sort --type u8 in in
+$POISE sort --type u8 in -o out
 $POISE sort --type lines in in
 $POISE sort missing -o out
 $POISE sort --generate 3 a b

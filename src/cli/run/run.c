@@ -146,7 +146,7 @@ const struct poise_command cli_run_command = {
         "POISE_MPI=mpich in the environment chooses one. With "
         "POISE_WIRE=mpi, messages between processes of a node go "
         "through that MPI, not through shared memory.\n\n"
-        "Supported: MPI 3.1's point-to-point messages (with persistent "
+        "What is covered: MPI 3.1's point-to-point messages (with persistent "
         "ones and matched probes), requests, all collectives "
         "(blocking, nonblocking, persistent, neighbour, v and w "
         "forms), communicators, groups, intercommunicators, data types "
@@ -158,6 +158,11 @@ const struct poise_command cli_run_command = {
         "function.",
     .options = options,
     .examples = "poise run -V 64 ./prog\trun 64 ranks in one process\n"
+                "poise run -j 2 -V 64 ./prog\tuse two cores for them\n"
+                "poise run -V 64 --memory 1G ./prog\tkeep in 1 GiB what they "
+                "use, and the rest on disk\n"
+                "poise run -V 64 --report page.html ./prog\tsee where the "
+                "time went\n"
                 "poise run -n 4 -V 64 ./prog\trun them in four processes\n"
                 "poise run -n 2 -V 16 --delay 5ms ./prog\tpretend that the "
                 "processes are far apart\n"

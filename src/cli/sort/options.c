@@ -63,7 +63,9 @@ static const struct poise_option options[] = {
              "number, of records OFFSET:u64 or another number type",
      .offset = offsetof(struct cli_sort_values, order.sums)},
     {POISE_OPTION_BYTES, .name = "head", .arg = "N",
-     .help = "write only the first N items, without storing all",
+     .help =
+         "write only the first N items, without storing all (of a pipe, and "
+         "with --csv: but for a copy of the input)",
      .offset = offsetof(struct cli_sort_values, head)},
     {POISE_OPTION_FLAG, 's', "stable",
      .help = "keep the order of items with equal keys (do not compare whole "
@@ -194,7 +196,8 @@ const struct poise_command cli_sort_command = {
         "Under mpirun or srun all processes sort together, each with "
         "its part of the data; the output is the same. Inputs then "
         "have to be files.\n\n"
-        "With --type, IN OUT still means IN -o OUT in this release.",
+        "With --type, IN OUT still means IN -o OUT in this release, if there "
+        "is no OUT yet.",
     .options = options,
     .examples =
         "poise sort -t, -k3,3nr -k1,1 table.csv -o sorted.csv\tby the "

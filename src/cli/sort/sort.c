@@ -49,7 +49,9 @@ static int report(const struct job *job, const char *path,
     if (code < 0) {
         return fail(code);
     }
-    status = failed(cli_sort_report(&report, job->values->disk.json));
+    status = job->values->quiet
+                 ? CLI_DONE
+                 : failed(cli_sort_report(&report, job->values->disk.json));
     if (expected && *expected != report.checksum) {
         cli_say("sort",
                 "'%s' does not hold the items of the input: their "
@@ -280,9 +282,17 @@ static int take_inputs(struct job *job, size_t count,
     return CLI_DONE;
 }
 
-/* IN OUT, as it was: where there is a type, which GNU sort does not know. */
+/* IN OUT, as it was: where there is a type, which GNU sort does not know. What
+ * is there already may be meant as a second input. */
 static int take_former(struct job *job, const char *const *operands)
 {
+    if (access(operands[1], F_OK) == 0) {
+        cli_say("sort",
+                "'%s' is there: to sort into it write IN -o OUT, to sort both "
+                "files IN IN2 -o OUT (-o - for standard output)",
+                operands[1]);
+        return CLI_WRONG_USE;
+    }
     cli_say("sort", "IN OUT is now IN -o OUT");
     job->out = operands[1];
     job->sort.in_place = job->values->in_place;

@@ -63,6 +63,8 @@ const struct poise_command cli_trace_run_command = {
     .options = options,
     .examples =
         "poise trace run mpirun -n 8 ./prog\twho is late?\n"
+        "poise trace run --report page.html mpirun -n 8 ./prog\tthe same as "
+        "a web page\n"
         "poise trace run --query 'by host | mean(wait)' mpirun -n 8 "
         "./prog\task a question of your own\n"
         "poise trace run --live mpirun -n 8 ./prog\twho is late now?\n"

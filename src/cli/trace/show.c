@@ -36,7 +36,7 @@ static const struct poise_option options[] = {
 #define EXAMPLES                                                               \
     "poise walk --trace t /data\trecord\n"                                     \
     "POISE_TRACE=t poise bfs --scale 16\trecord, with any command\n"           \
-    "poise trace show t\tshow show what each thread did, in numbers\n"         \
+    "poise trace show t\tshow what each thread did, in numbers\n"              \
     "poise trace show --events t\tshow it event by event\n"                    \
     "poise trace show --perfetto t.pftrace t\tconvert for "                    \
     "ui.perfetto.dev\n"

@@ -19,7 +19,7 @@ enum {
     GRAIN_VERSIONS_LEAST = 64
 };
 /** Work of one run, on one core. */
-#define GRAIN_RUN_NS 250e6
+#define GRAIN_RUN_NS 100e6
 
 enum grain_pattern {
     GRAIN_TRIVIAL,

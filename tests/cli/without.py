@@ -72,7 +72,9 @@ class Without(unittest.TestCase):
         os.link(self.at("twin/y"), self.at("twin/z"))
         self.lacks("SQLITE", "libsqlite3-dev", "compare", self.at("tree"),
                    self.at("twin"))
-        self.works("compare", "--metadata", "mode,owner,times,xattrs",
+        # Not times: the folders' are those of the links, one tick of the clock
+        # or more apart.
+        self.works("compare", "--metadata", "mode,owner,xattrs",
                    self.at("tree"), self.at("twin"))
 
     def test_zlib(self):

@@ -111,4 +111,8 @@ void report_foot(struct poise_buf *out, const struct poise_page_run *run);
 /** The style sheet of the page. */
 extern const char report_style[];
 
+/** Rows of a table: each point of each line. (plot.c) */
+void report_plot_numbers(struct poise_page *page,
+                         const struct poise_plot *plot);
+
 #endif

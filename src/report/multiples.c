@@ -86,23 +86,6 @@ static void draw_cell(struct poise_buf *out, const struct poise_plot *plot,
     draw_line(out, cell, line, "o");
 }
 
-static void put_numbers(struct poise_page *page, const struct poise_plot *plot)
-{
-    struct poise_buf *out = &page->body;
-    for (size_t i = 0; i < plot->line_count; i++) {
-        const struct poise_line *line = &plot->lines[i];
-        for (size_t k = 0; k < line->count; k++) {
-            poise_buf_puts(out, "<tr><td>");
-            report_escape(out, line->label);
-            poise_buf_puts(out, "</td><td class=\"r\">");
-            report_value(out, line->x[k], plot->x_unit);
-            poise_buf_puts(out, "</td><td class=\"r\">");
-            report_value(out, line->y[k], plot->y_unit);
-            poise_buf_puts(out, "</td></tr>\n");
-        }
-    }
-}
-
 int poise_page_multiples(struct poise_page *page, const struct poise_plot *plot)
 {
     const char *x_label = plot->x_label ? plot->x_label : "";
@@ -138,6 +121,6 @@ int poise_page_multiples(struct poise_page *page, const struct poise_plot *plot)
     report_text(out, LEFT, height + 12, "start", poise_buf_str(&words), 110);
     poise_buf_free(&words);
     report_numbers(page, heads, 3);
-    put_numbers(page, plot);
+    report_plot_numbers(page, plot);
     return report_end(page, start);
 }

@@ -100,7 +100,7 @@ static void draw_points(struct poise_buf *out, const struct poise_plot *plot,
     }
 }
 
-static void plot_numbers(struct poise_page *page, const struct poise_plot *plot)
+void report_plot_numbers(struct poise_page *page, const struct poise_plot *plot)
 {
     struct poise_buf *out = &page->body;
 
@@ -152,7 +152,7 @@ int poise_page_plot(struct poise_page *page, const struct poise_plot *plot)
         draw_points(&page->body, plot, &frame, i);
     }
     report_numbers(page, heads, 3);
-    plot_numbers(page, plot);
+    report_plot_numbers(page, plot);
     code = report_end(page, start);
     free(names);
     return code;

@@ -306,8 +306,8 @@ static void say_refused(const struct run *run)
 
     if (all->refused_owner > 0) {
         cli_say("copy",
-                "%llu copies have not the owner or group of their source, "
-                "which you may not give (--no-owner: do not try), e.g. '%s'",
+                "%llu copies do not have their source's owner or group, which "
+                "you may not set (--no-owner: do not try), e.g. '%s'",
                 (unsigned long long)all->refused_owner, example);
     }
     if (all->refused_xattrs > 0) {

@@ -248,8 +248,8 @@ static int check_lines_only(const struct cli_sort_values *values)
     if (values->order.csv && (is_no_sort(values) || others || typed ||
                               values->debug || values->order.zero_ended)) {
         return cli_sort_refuse(
-            "--csv only sorts: it goes with none of -c, -m, -z, "
-            "--check, --count, --debug, --dry-run, --sum, --type and "
+            "--csv only sorts: you cannot combine it with -c, -m, -z, "
+            "--check, --count, --debug, --dry-run, --sum, --type or "
             "--verify");
     }
     if (values->debug &&

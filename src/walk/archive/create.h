@@ -3,6 +3,7 @@
 #define WALK_ARCHIVE_CREATE_H
 
 #include "internal.h"
+#include "walk/engine/engine.h"
 
 struct poise_output;
 struct create_job;
@@ -54,10 +55,9 @@ struct create {
     uint64_t id; /* of the archive: all its parts, and its index, have it */
     struct create_part *parts; /* [part_count]: this rank's */
     unsigned part_count, all_parts;
-    struct create_space *spaces; /* [space_count]; __atomic */
-    unsigned space_count;
+    struct walk_spaces spaces;     /* of struct create_space */
     struct tar_jobs jobs;          /* large files */
-    pthread_mutex_t lock;          /* of the names, and while spaces are made */
+    pthread_mutex_t lock;          /* of the names */
     struct tar_names names;        /* of inodes with several */
     struct tar_spool index, later; /* what workers had, in whole lines */
     uint64_t errors;               /* __atomic */

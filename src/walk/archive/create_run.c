@@ -99,12 +99,17 @@ static int parts_open(struct create *c)
     return code;
 }
 
+static struct create_space *space_at(const struct create *c, unsigned index)
+{
+    return (struct create_space *)c->spaces.all + index;
+}
+
 /* What workers gathered, and what ends each part. */
 static int parts_end(struct create *c)
 {
     int code = 0;
-    for (unsigned i = 0; i < c->space_count && code == 0; i++) {
-        code = create_flush(c, &c->spaces[i]);
+    for (unsigned i = 0; i < c->spaces.count && code == 0; i++) {
+        code = create_flush(c, space_at(c, i));
     }
     for (unsigned i = 0; i < c->part_count && code == 0; i++) {
         code = create_part_end(c, &c->parts[i]);
@@ -140,8 +145,8 @@ static void create_free(struct create *c)
         part_free(&c->parts[i]);
     }
     free(c->parts);
-    for (unsigned i = 0; i < c->space_count; i++) {
-        struct create_space *space = &c->spaces[i];
+    for (unsigned i = 0; i < c->spaces.count; i++) {
+        struct create_space *space = space_at(c, i);
         poise_buf_free(&space->memory);
         poise_buf_free(&space->out);
         poise_buf_free(&space->pending);
@@ -154,7 +159,7 @@ static void create_free(struct create *c)
         poise_buf_free(&space->first);
         free(space->extents);
     }
-    free(c->spaces);
+    walk_spaces_free(&c->spaces);
     tar_names_free(&c->names);
     tar_spool_free(&c->index);
     tar_spool_free(&c->later);
@@ -163,25 +168,18 @@ static void create_free(struct create *c)
 
 /* ---- the walk ----------------------------------------------------------- */
 
-/* This worker's; NULL: no memory. */
-static struct create_space *space_of(struct create *c, unsigned worker,
-                                     unsigned workers)
+static void begin_space(void *space, unsigned index, void *arg)
 {
-    struct create_space *spaces = __atomic_load_n(&c->spaces, __ATOMIC_ACQUIRE);
-    if (!spaces) {
-        pthread_mutex_lock(&c->lock);
-        spaces = c->spaces;
-        if (!spaces) {
-            spaces = poise_alloc(workers, sizeof *spaces);
-            for (unsigned i = 0; spaces && i < workers; i++) {
-                spaces[i].part = i % c->part_count;
-            }
-            c->space_count = spaces ? workers : 0;
-            __atomic_store_n(&c->spaces, spaces, __ATOMIC_RELEASE);
-        }
-        pthread_mutex_unlock(&c->lock);
-    }
-    return spaces ? &spaces[worker] : NULL;
+    const struct create *c = arg;
+    ((struct create_space *)space)->part = index % c->part_count;
+}
+
+/* This worker's; NULL: no memory. */
+static struct create_space *space_of(struct create *c,
+                                     struct poise_worker *worker)
+{
+    return walk_worker_space(&c->spaces, sizeof(struct create_space), worker,
+                             begin_space, c);
 }
 
 static int owner_of(const struct create *c, const struct statx *st)
@@ -204,9 +202,7 @@ static int keep_for_later(struct create *c, struct create_space *space,
 static int on_visit(struct poise_walk_entry *entry, void *arg)
 {
     struct create *c = arg;
-    struct create_space *space =
-        space_of(c, poise_worker_index(entry->worker),
-                 poise_pool_workers(poise_worker_pool(entry->worker)));
+    struct create_space *space = space_of(c, entry->worker);
     if (!space) {
         return -ENOMEM;
     }
@@ -248,9 +244,7 @@ static int on_chunk(struct poise_walk_entry *entry, uint64_t offset,
                     uint64_t length, void *arg)
 {
     struct create *c = arg;
-    struct create_space *space =
-        space_of(c, poise_worker_index(entry->worker),
-                 poise_pool_workers(poise_worker_pool(entry->worker)));
+    struct create_space *space = space_of(c, entry->worker);
     (void)offset;
     (void)length;
     int code = space ? create_job_chunk(
@@ -361,12 +355,13 @@ static int put_list(struct create *c, struct create_space *space,
  * Collective. */
 static int exchange(struct create *c)
 {
-    struct create_space *mine = space_of(c, 0, 1);
+    struct create_space *mine = walk_space(
+        &c->spaces, sizeof(struct create_space), 0, 1, begin_space, c);
     uint64_t *blocks = poise_alloc((size_t)c->size, sizeof *blocks);
     struct poise_buf list = {0};
     int code = mine && blocks ? 0 : -ENOMEM;
-    for (unsigned i = 0; i < c->space_count && code == 0; i++) {
-        code = tar_spool_put(&c->later, &c->spaces[i].later);
+    for (unsigned i = 0; i < c->spaces.count && code == 0; i++) {
+        code = tar_spool_put(&c->later, &space_at(c, i)->later);
     }
     code = poise_world_agree(c->world, code);
     if (code == 0) {
@@ -471,8 +466,8 @@ static int put_all_lines(const struct create *c, struct tar_index_file *file)
 static int flush_lines(struct create *c)
 {
     int code = 0;
-    for (unsigned i = 0; i < c->space_count && code == 0; i++) {
-        code = tar_spool_put(&c->index, &c->spaces[i].index);
+    for (unsigned i = 0; i < c->spaces.count && code == 0; i++) {
+        code = tar_spool_put(&c->index, &space_at(c, i)->index);
     }
     return code;
 }
@@ -576,6 +571,7 @@ int poise_archive_create(struct poise_world *world,
     };
     uint64_t start = poise_clock_ns(), walk_errors = 0;
     pthread_mutex_init(&c.lock, NULL);
+    walk_spaces_init(&c.spaces);
     tar_jobs_init(&c.jobs);
     tar_names_init(&c.names);
     tar_spool_init(&c.index);
@@ -599,10 +595,11 @@ int poise_archive_create(struct poise_world *world,
         code = finish(&c);
     }
     uint64_t sums[4] = {0, 0, 0, c.errors + walk_errors};
-    for (unsigned i = 0; i < c.space_count; i++) {
-        sums[0] += c.spaces[i].entries;
-        sums[1] += c.spaces[i].data_bytes;
-        sums[2] += c.spaces[i].skipped;
+    for (unsigned i = 0; i < c.spaces.count; i++) {
+        const struct create_space *space = space_at(&c, i);
+        sums[0] += space->entries;
+        sums[1] += space->data_bytes;
+        sums[2] += space->skipped;
     }
     if (world) {
         (void)poise_world_reduce(world, POISE_SUM, sums, 4);

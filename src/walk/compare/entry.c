@@ -17,35 +17,19 @@
 
 enum { RECORDS_FULL = 16 << 10, TARGET_MOST = 4096 };
 
+static void begin_worker(void *space, unsigned index, void *arg)
+{
+    const struct compare_run *run = arg;
+    struct compare_worker *w = space;
+    (void)index;
+    w->by_hash = run->options->content == POISE_COMPARE_HASH;
+}
+
 struct compare_worker *compare_worker(struct compare_run *run,
                                       struct poise_worker *worker)
 {
-    struct compare_worker *workers =
-        __atomic_load_n(&run->workers, __ATOMIC_ACQUIRE);
-    if (!workers) {
-        pthread_mutex_lock(&run->lock);
-        workers = run->workers;
-        if (!workers) {
-            unsigned count = poise_pool_workers(poise_worker_pool(worker));
-            workers = aligned_alloc(_Alignof(struct compare_worker),
-                                    count * sizeof *workers);
-            if (workers) {
-                memset(workers, 0, count * sizeof *workers);
-                for (unsigned i = 0; i < count; i++) {
-                    workers[i].by_hash =
-                        run->options->content == POISE_COMPARE_HASH;
-                }
-                run->worker_count = count;
-            }
-            __atomic_store_n(&run->workers, workers, __ATOMIC_RELEASE);
-        }
-        pthread_mutex_unlock(&run->lock);
-    }
-    if (!workers) {
-        poise_error_set(ENOMEM, "allocate memory", NULL, NULL);
-        return NULL;
-    }
-    return &workers[poise_worker_index(worker)];
+    return walk_worker_space(&run->workers, sizeof(struct compare_worker),
+                             worker, begin_worker, run);
 }
 
 int compare_failed(struct compare_run *run, struct compare_worker *w,

@@ -12,7 +12,7 @@
 #include <poise/compare.h>
 #include <poise/core.h>
 
-#include <pthread.h>
+#include "walk/engine/engine.h"
 
 enum {
     COMPARE_BUFFER_BYTES = 128 << 10, /* read at a time, of each side */
@@ -50,12 +50,10 @@ struct compare_run {
     const struct poise_compare_options *options;
     struct poise_world *world; /* NULL: alone */
     int rank, size;
-    const char *roots[2]; /* A and B */
-    bool is_inventory;    /* A is an inventory of B */
-    struct compare_worker *workers;
-    unsigned worker_count;
-    pthread_mutex_t lock; /* of the creation of `workers` */
-    uint64_t tags;        /* given to directories so far; __atomic */
+    const char *roots[2];       /* A and B */
+    bool is_inventory;          /* A is an inventory of B */
+    struct walk_spaces workers; /* of struct compare_worker */
+    uint64_t tags;              /* given to directories so far; __atomic */
     /* Rank 0: */
     struct compare_links *links;
     struct compare_inventory *inventory;

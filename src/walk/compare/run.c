@@ -65,8 +65,9 @@ static void on_progress(const struct poise_pool_stats *stats, void *arg)
 
 static void workers_free(struct compare_run *run)
 {
-    for (unsigned i = 0; i < run->worker_count; i++) {
-        struct compare_worker *w = &run->workers[i];
+    struct compare_worker *all = run->workers.all;
+    for (unsigned i = 0; i < run->workers.count; i++) {
+        struct compare_worker *w = &all[i];
         for (int k = 0; k < 2; k++) {
             free(w->buffers[k]);
             poise_buf_free(&w->attributes[k]);
@@ -75,7 +76,7 @@ static void workers_free(struct compare_run *run)
         poise_buf_free(&w->records);
         poise_buf_free(&w->path);
     }
-    free(run->workers);
+    walk_spaces_free(&run->workers);
 }
 
 /* On rank 0: what was gathered. Collective. */
@@ -88,16 +89,17 @@ static int sum_up(struct compare_run *run, struct poise_compare_result *result)
     };
     uint64_t sums[ALL] = {0};
     int code = 0;
-    for (unsigned i = 0; i < run->worker_count; i++) {
-        sums[0] += run->workers[i].compared;
-        sums[1] += run->workers[i].bytes_read;
-        sums[2] += run->workers[i].errors;
-        run->differences += run->workers[i].differences;
+    const struct compare_worker *all = run->workers.all;
+    for (unsigned i = 0; i < run->workers.count; i++) {
+        sums[0] += all[i].compared;
+        sums[1] += all[i].bytes_read;
+        sums[2] += all[i].errors;
+        run->differences += all[i].differences;
         for (int k = 0; k < POISE_DIFFERS_KINDS; k++) {
-            run->kinds[k] += run->workers[i].kinds[k];
+            run->kinds[k] += all[i].kinds[k];
         }
         for (int k = 0; k < POISE_COMPARE_SIZE_BINS; k++) {
-            sums[SIZES + k] += run->workers[i].sizes[k];
+            sums[SIZES + k] += all[i].sizes[k];
         }
     }
     sums[0] += run->matched;
@@ -198,7 +200,7 @@ int poise_compare_run(struct poise_world *world,
         return poise_error_set(EINVAL, "compare", NULL,
                                "a comparison knows no checkpoints");
     }
-    pthread_mutex_init(&run.lock, NULL);
+    walk_spaces_init(&run.workers);
     for (int i = 0; i < 2 && code == 0; i++) {
         code = operand(i == 0 ? options->a : options->b, &roots[i]);
         run.roots[i] = roots[i].data;
@@ -220,7 +222,6 @@ int poise_compare_run(struct poise_world *world,
     compare_links_destroy(run.links);
     compare_inventory_close(run.inventory);
     workers_free(&run);
-    pthread_mutex_destroy(&run.lock);
     poise_buf_free(&roots[0]);
     poise_buf_free(&roots[1]);
     if (result) {

@@ -80,8 +80,7 @@ struct copy {
     struct copy_plan plan;
     unsigned keep;
     struct copy_pace pace;
-    struct copy_worker *workers; /* [worker_count], once one has begun */
-    unsigned worker_count;
+    struct walk_spaces workers; /* of struct copy_worker */
     /* links.c, all under the lock */
     pthread_mutex_t lock;
     int links_fd;         /* the folder of links; -1: not opened */

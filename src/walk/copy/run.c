@@ -20,45 +20,29 @@ static int agree(const struct copy *copy, int code)
 
 /* ---- workers ------------------------------------------------------------- */
 
-static struct copy_worker *make_workers(struct copy *copy, unsigned count)
+static void begin_worker(void *space, unsigned index, void *arg)
 {
+    struct copy *copy = arg;
     const struct poise_copy_options *options = copy->options;
     bool paced = options->bytes_per_s || options->calls_per_s;
-    struct copy_worker *workers =
-        aligned_alloc(_Alignof(struct copy_worker), count * sizeof *workers);
 
-    for (unsigned i = 0; workers && i < count; i++) {
-        workers[i] = (struct copy_worker){
-            .copy = copy,
-            .parent_fd = -1,
-            .copier.options = {.keep = copy->keep,
-                               .sync = options->sync,
-                               .verify = options->verify,
-                               .direct = options->atomic,
-                               .pace = paced ? copy_pace : NULL,
-                               .arg = &copy->pace},
-        };
-    }
-    return workers;
+    (void)index;
+    *(struct copy_worker *)space = (struct copy_worker){
+        .copy = copy,
+        .parent_fd = -1,
+        .copier.options = {.keep = copy->keep,
+                           .sync = options->sync,
+                           .verify = options->verify,
+                           .direct = options->atomic,
+                           .pace = paced ? copy_pace : NULL,
+                           .arg = &copy->pace},
+    };
 }
 
 struct copy_worker *copy_worker(struct copy *copy, struct poise_worker *worker)
 {
-    struct copy_worker *all = __atomic_load_n(&copy->workers, __ATOMIC_ACQUIRE);
-
-    if (!all) {
-        pthread_mutex_lock(&copy->lock);
-        if (!copy->workers) {
-            unsigned count = poise_pool_workers(poise_worker_pool(worker));
-
-            all = make_workers(copy, count);
-            copy->worker_count = all ? count : 0;
-            __atomic_store_n(&copy->workers, all, __ATOMIC_RELEASE);
-        }
-        all = copy->workers;
-        pthread_mutex_unlock(&copy->lock);
-    }
-    return all ? &all[poise_worker_index(worker)] : NULL;
+    return walk_worker_space(&copy->workers, sizeof(struct copy_worker), worker,
+                             begin_worker, copy);
 }
 
 /* ---- hooks --------------------------------------------------------------- */
@@ -94,14 +78,15 @@ static int deliver(int source, const void *data, size_t len, void *arg)
 
 static void take_sample(struct copy *copy, uint64_t now)
 {
-    struct copy_worker *all = __atomic_load_n(&copy->workers, __ATOMIC_ACQUIRE);
+    const struct copy_worker *all =
+        __atomic_load_n(&copy->workers.all, __ATOMIC_ACQUIRE);
     struct poise_copy_sample sample = {.at_ns = now};
     size_t n = copy->sample_count;
 
     if (n > 0 && now < copy->samples[n - 1].at_ns + copy->sample_every_ns) {
         return;
     }
-    for (unsigned i = 0; all && i < copy->worker_count; i++) {
+    for (unsigned i = 0; all && i < copy->workers.count; i++) {
         sample.files += __atomic_load_n(&all[i].counts.files, __ATOMIC_RELAXED);
         sample.bytes += __atomic_load_n(&all[i].counts.bytes, __ATOMIC_RELAXED);
     }
@@ -118,10 +103,10 @@ static void take_sample(struct copy *copy, uint64_t now)
 static void tell_bytes(const struct copy *copy, struct poise_copy_bytes *out)
 {
     const struct copy_worker *all =
-        __atomic_load_n(&copy->workers, __ATOMIC_ACQUIRE);
+        __atomic_load_n(&copy->workers.all, __ATOMIC_ACQUIRE);
 
     *out = (struct poise_copy_bytes){0};
-    for (unsigned i = 0; all && i < copy->worker_count; i++) {
+    for (unsigned i = 0; all && i < copy->workers.count; i++) {
         const struct poise_copy_counts *counts = &all[i].counts;
         out->found += __atomic_load_n(&all[i].found_bytes, __ATOMIC_RELAXED);
         out->copied +=
@@ -246,11 +231,12 @@ static int reveal(struct copy *copy, size_t *shown)
 
 static int sum(struct copy *copy, struct poise_copy_result *result)
 {
+    const struct copy_worker *all = copy->workers.all;
     uint64_t sums[COUNTS + 1] = {0};
 
-    for (unsigned i = 0; i <= copy->worker_count; i++) {
+    for (unsigned i = 0; i <= copy->workers.count; i++) {
         const struct poise_copy_counts *of =
-            i < copy->worker_count ? &copy->workers[i].counts : &copy->late;
+            i < copy->workers.count ? &all[i].counts : &copy->late;
         uint64_t words[COUNTS];
 
         memcpy(words, of, sizeof words);
@@ -405,6 +391,7 @@ static void init(struct copy *copy)
     copy->links_fd = copy->deferred_fd = -1;
     copy->keep = (POISE_WALK_KEEP_ALL | POISE_WALK_KEEP_ATIME) & ~options->drop;
     copy->sample_every_ns = SAMPLE_NS;
+    walk_spaces_init(&copy->workers);
     pthread_mutex_init(&copy->lock, NULL);
     pthread_mutex_init(&copy->pace.lock, NULL);
     if (options->bytes_per_s) {
@@ -419,12 +406,13 @@ static void init(struct copy *copy)
 
 static void finish(struct copy *copy)
 {
-    for (unsigned i = 0; i < copy->worker_count; i++) {
-        entry_copier_free(&copy->workers[i].copier);
-        poise_buf_free(&copy->workers[i].memory);
-        poise_buf_free(&copy->workers[i].path);
+    struct copy_worker *all = copy->workers.all;
+    for (unsigned i = 0; i < copy->workers.count; i++) {
+        entry_copier_free(&all[i].copier);
+        poise_buf_free(&all[i].memory);
+        poise_buf_free(&all[i].path);
     }
-    free(copy->workers);
+    walk_spaces_free(&copy->workers);
     if (copy->links_fd >= 0) {
         close(copy->links_fd);
     }

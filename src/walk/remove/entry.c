@@ -25,28 +25,8 @@ enum {
 static struct remove_worker *worker_of(struct remove_run *run,
                                        struct poise_worker *worker)
 {
-    struct remove_worker *workers =
-        __atomic_load_n(&run->workers, __ATOMIC_ACQUIRE);
-    if (!workers) {
-        pthread_mutex_lock(&run->lock);
-        workers = run->workers;
-        if (!workers) {
-            unsigned count = poise_pool_workers(poise_worker_pool(worker));
-            workers = aligned_alloc(_Alignof(struct remove_worker),
-                                    count * sizeof *workers);
-            if (workers) {
-                memset(workers, 0, count * sizeof *workers);
-                run->worker_count = count;
-            }
-            __atomic_store_n(&run->workers, workers, __ATOMIC_RELEASE);
-        }
-        pthread_mutex_unlock(&run->lock);
-    }
-    if (!workers) {
-        poise_error_set(ENOMEM, "allocate memory", NULL, NULL);
-        return NULL;
-    }
-    return &workers[poise_worker_index(worker)];
+    return walk_worker_space(&run->workers, sizeof(struct remove_worker),
+                             worker, NULL, NULL);
 }
 
 /* Something stays in this directory. */

@@ -9,7 +9,7 @@
 #include <poise/core.h>
 #include <poise/remove.h>
 
-#include <pthread.h>
+#include "walk/engine/engine.h"
 
 /** What a worker did; and an error of which it is not yet known whether it
  * matters: an empty directory that cannot be read can be removed. */
@@ -26,9 +26,7 @@ struct remove_run {
     struct poise_world *world; /* NULL: alone */
     int rank, size;
     bool again; /* a removal inside another one: see remove_rest */
-    struct remove_worker *workers;
-    unsigned worker_count;
-    pthread_mutex_t lock; /* of the creation of `workers` */
+    struct walk_spaces workers; /* of struct remove_worker */
 };
 
 /* ---- entry.c ------------------------------------------------------------ */

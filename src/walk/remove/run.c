@@ -146,18 +146,18 @@ int remove_walk(struct remove_run *run, const struct poise_walk_options *walk,
         .progress = run->options->progress ? on_progress : NULL,
         .arg = run,
     };
-    pthread_mutex_init(&run->lock, NULL);
+    walk_spaces_init(&run->workers);
     int code = poise_walk_run(run->world, walk, &hooks, &result->walk);
-    for (unsigned i = 0; i < run->worker_count; i++) {
-        struct remove_worker *w = &run->workers[i];
+    struct remove_worker *workers = run->workers.all;
+    for (unsigned i = 0; i < run->workers.count; i++) {
+        struct remove_worker *w = &workers[i];
         int settled = sum_up(run, w, sums);
         code = code == 0 ? settled : code;
         poise_buf_free(&w->held);
         poise_buf_free(&w->path);
         poise_buf_free(&w->lines);
     }
-    free(run->workers);
-    pthread_mutex_destroy(&run->lock);
+    walk_spaces_free(&run->workers);
     if (run->world) {
         int summed = poise_world_reduce(run->world, POISE_SUM, sums, 4);
         code = code == 0 ? summed : code;

@@ -100,6 +100,7 @@ const struct poise_command cli_archive_command = {
              "1\tsome of it failed\n"
              "2\twrong use\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-compare(1) poise-copy(1) docs/archive.md",
 };
 
 struct sink {

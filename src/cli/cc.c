@@ -50,6 +50,7 @@ const struct poise_command cli_cc_command = {
     .options = options,
     .examples = examples_cc,
     .exits = exits,
+    .see = "poise-c++(1) poise-fort(1) poise-run(1) docs/vrank.md",
 };
 
 const struct poise_command cli_cxx_command = {
@@ -63,6 +64,7 @@ const struct poise_command cli_cxx_command = {
     .options = options,
     .examples = examples_cxx,
     .exits = exits,
+    .see = "poise-cc(1) poise-fort(1) poise-run(1) docs/vrank.md",
 };
 
 const struct poise_command cli_fort_command = {
@@ -79,6 +81,7 @@ const struct poise_command cli_fort_command = {
     .options = options,
     .examples = examples_fort,
     .exits = exits,
+    .see = "poise-c++(1) poise-cc(1) poise-run(1) docs/vrank.md",
 };
 
 static int show(const char *name, char *const *line)

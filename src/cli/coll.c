@@ -74,6 +74,7 @@ const struct poise_command cli_coll_command = {
              "125\tPoise itself failed: no MPI launcher, or no preload\n"
              "126\tthe program cannot be run, or is statically linked\n"
              "127\tthere is no such program\n",
+    .see = "poise-trace-run(1) poise-tune(1) docs/coll.md",
 };
 
 enum { CANNOT_RUN = 126, NOT_FOUND = 127 };

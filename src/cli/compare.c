@@ -102,6 +102,7 @@ const struct poise_command cli_compare_command = {
                 "with 16 ranks\n",
     .exits = "0\tno difference\n1\tdifferences\n2\tsomething could not be "
              "compared, or wrong use\n",
+    .see = "poise-copy(1) poise-walk(1) docs/compare.md",
 };
 
 /* ---- how differences are written ---------------------------------------- */

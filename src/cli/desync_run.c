@@ -54,6 +54,7 @@ const struct poise_command cli_desync_run_command = {
              "1\tit failed\n"
              "2\twrong use\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-solve(1) docs/flow.md",
 };
 
 static int load(const char *path,

@@ -54,6 +54,7 @@ const struct poise_command cli_find_command = {
     .exits = "0\teverything was read, and all commands succeeded\n"
              "1\tsomething failed, or wrong use\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-du(1) poise-remove(1) poise-walk(1) docs/tutorial/trees.md",
 };
 
 /* The output of a run. */
@@ -158,9 +159,7 @@ static int run(const struct values *values, const char *const *roots,
     return status == CLI_WRONG_USE ? CLI_PARTLY : status;
 }
 
-int cli_find_page(int (*write)(const struct poise_command *command,
-                               struct poise_buf *out),
-                  struct poise_buf *out)
+int cli_find_page(cli_page_fn write, struct poise_buf *out)
 {
     const char *const *primary = poise_walk_find_primaries();
     struct poise_command command = cli_find_command;
@@ -173,7 +172,7 @@ int cli_find_page(int (*write)(const struct poise_command *command,
         poise_buf_printf(&text, "  %-22s %s\n", primary[0], primary[1]);
     }
     command.description = poise_buf_str(&text);
-    code = text.error ? text.error : write(&command, out);
+    code = text.error ? text.error : cli_page(&command, write, out);
     poise_buf_free(&text);
     return code;
 }

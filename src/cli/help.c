@@ -65,6 +65,20 @@ static bool listed(const struct poise_command *command)
     return command != &cli_man_command;
 }
 
+static void say_unknown(const char *user, const char *word)
+{
+    struct poise_buf near = {0};
+
+    cli_near_command(word, &near);
+    if (near.len > 0) {
+        cli_say(user, "no subcommand '%s'; did you mean '%s'?", word,
+                poise_buf_str(&near));
+    } else {
+        cli_say(user, "no subcommand '%s'; 'poise help' lists them", word);
+    }
+    poise_buf_free(&near);
+}
+
 /* Subcommand by name; an error is set and printed if there is none. */
 static const struct poise_command *command_named(const char *user, int count,
                                                  char **words)
@@ -77,7 +91,7 @@ static const struct poise_command *command_named(const char *user, int count,
         return NULL;
     }
     if (!found) {
-        cli_say(user, "no subcommand '%s'; 'poise help' lists them", words[0]);
+        say_unknown(user, words[0]);
         return NULL;
     }
     /* The page of wan explains its words. */
@@ -89,9 +103,7 @@ static const struct poise_command *command_named(const char *user, int count,
 }
 
 /* The page of poise itself: what subcommands there are. */
-static int program_page(int (*write)(const struct poise_command *command,
-                                     struct poise_buf *out),
-                        struct poise_buf *out)
+static int program_page(cli_page_fn write, struct poise_buf *out)
 {
     struct poise_buf text = {0};
     struct poise_command program = {
@@ -103,6 +115,7 @@ static int program_page(int (*write)(const struct poise_command *command,
                  "1\tsome of it failed\n"
                  "2\twrong use\n"
                  "3\tthis machine lacks something that is needed\n",
+        .see = "poise-formats(5) poise(7) poise-environment(7) docs/index.md",
     };
     int code;
 
@@ -124,15 +137,14 @@ static int program_page(int (*write)(const struct poise_command *command,
         }
     }
     program.description = poise_buf_str(&text);
-    code = text.error ? text.error : write(&program, out);
+    code = text.error ? text.error : cli_page(&program, write, out);
     poise_buf_free(&text);
     return code;
 }
 
 /* help and man: the page of poise or of the subcommand that is named. */
 static int print_page(const char *self, int count, char **words,
-                      int (*write)(const struct poise_command *command,
-                                   struct poise_buf *out))
+                      cli_page_fn write)
 {
     struct poise_buf out = {0};
     const struct poise_command *command = NULL;
@@ -155,7 +167,7 @@ static int print_page(const char *self, int count, char **words,
     } else if (command == &cli_find_command) {
         cli_find_page(write, &out);
     } else {
-        write(command, &out);
+        cli_page(command, write, &out);
     }
     status = cli_write(self, &out);
     poise_buf_free(&out);

@@ -90,6 +90,7 @@ const struct poise_command cli_listrank_command = {
              "1\tit failed, IN is not a list, or its ranks are wrong\n"
              "2\twrong use\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-sort(1) docs/listrank.md",
 };
 
 /* ---- words -------------------------------------------------------------- */

@@ -214,21 +214,31 @@ static size_t first_words(struct poise_buf *text, const char **words)
     return count;
 }
 
-static int unknown(const char *word)
+void cli_near_command(const char *word, struct poise_buf *out)
 {
     struct poise_buf text = {0};
     const char *names[CLI_COMMANDS_MAX];
     const char *near = poise_nearest(word, names, first_words(&text, names));
 
-    if (near) {
+    poise_buf_puts(out, near ? near : "");
+    poise_buf_free(&text);
+}
+
+static int unknown(const char *word)
+{
+    struct poise_buf near = {0};
+
+    cli_near_command(word, &near);
+    if (near.len > 0) {
         poise_error_set(EINVAL, "run", word,
-                        "no such subcommand; did you mean '%s'?", near);
+                        "no such subcommand; did you mean '%s'?",
+                        poise_buf_str(&near));
     } else {
         poise_error_set(EINVAL, "run", word,
                         "no such subcommand; 'poise help' lists them");
     }
     cli_print_error(NULL, poise_error_last());
-    poise_buf_free(&text);
+    poise_buf_free(&near);
     return CLI_WRONG_USE;
 }
 

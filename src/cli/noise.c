@@ -54,6 +54,7 @@ const struct poise_command cli_noise_command = {
         "seconds\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n3\tthe MPI of the launcher "
              "cannot be joined\n",
+    .see = "poise-trace-run(1) docs/tutorial/collectives.md",
 };
 
 static const char *const row_names[POISE_NOISE_ROWS] = {

@@ -82,6 +82,7 @@ const struct poise_command cli_remove_command = {
              "1\tsomething could not be removed\n"
              "2\twrong use\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-find(1) poise-walk(1) docs/remove.md",
 };
 
 /* The output of a run. */

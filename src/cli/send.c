@@ -143,6 +143,7 @@ const struct poise_command cli_send_command = {
                 "poise send --also b:www --also c:www www/ a:www\tsend to "
                 "three hosts at once\n",
     .exits = "0\tdone\n1\tsome of it failed\n2\twrong use\n",
+    .see = "poise-copy(1) poise-tunnel(1) poise-wire-analyse(1) docs/send.md",
 };
 
 /* ---- words -------------------------------------------------------------- */

@@ -118,6 +118,7 @@ const struct poise_command cli_tunnel_command = {
     .exits = "0\tended by a signal, as asked\n"
              "1\tit could not start, or go on\n"
              "2\twrong use\n",
+    .see = "poise-send(1) poise-vnc-serve(1) docs/tunnel.md",
 };
 
 static void print_line(const char *line, void *arg)

@@ -66,6 +66,8 @@ const struct poise_command cli_wire_analyse_command = {
                 "poise wire analyse --segmenter gear --size 128 --size 256 "
                 "*.csv\ttry two sizes\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
+    .see =
+        "poise-send(1) poise-wire-cached(1) poise-wire-model(1) docs/wire.md",
 };
 
 enum { TRIALS_MOST = 256 };

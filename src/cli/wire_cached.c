@@ -50,6 +50,7 @@ const struct poise_command cli_wire_cached_command = {
                 "large one\n",
     .exits = "0\tdone\n1\tthe cache could not be served, or saved\n"
              "2\twrong use\n",
+    .see = "poise-send(1) poise-wire-analyse(1) docs/wire.md",
 };
 
 /* For sigsuspend to return. */

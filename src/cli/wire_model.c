@@ -63,6 +63,7 @@ const struct poise_command cli_wire_model_command = {
         "known\n"
         "poise wire model --data 1G --redundancy 95\ta smaller data set\n",
     .exits = "0\tdone\n2\twrong use\n",
+    .see = "poise-wire-analyse(1) docs/wire.md",
 };
 
 static const unsigned sizes[] = {16,  32,   64,   128,  256,

@@ -60,6 +60,9 @@ struct poise_command {
     const struct poise_option *options;
     const char *examples; /**< lines "COMMAND\tWHAT IT DOES\n" */
     const char *exits;    /**< lines "CODE\tMEANING\n" */
+    const char *see;      /**< where to read on, parted by blanks: pages of
+                               the manual, "poise-du(1)", by section and name,
+                               then names of documents; NULL: nowhere */
 };
 
 /**

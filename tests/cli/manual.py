@@ -5,7 +5,8 @@ usage: tests/cli/manual.py PAGES SOURCE
 
 mandoc finds nothing wrong in any page of the folder PAGES, all of its links lead
 to one, poise(7) names each command's page but those of the names below, and
-poise-environment(7) each variable that the sources look at or set.
+poise-environment(7) each variable that the sources look at or set. Each page of a
+command but those of poise itself names a document, and each of these is there.
 """
 
 import glob
@@ -42,9 +43,10 @@ def variables(source):
 def lint(pages):
     """What mandoc says, but for advice and pages that are elsewhere."""
     said = subprocess.run(["mandoc", "-T", "lint", *pages], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          check=False).stdout
-    return [line for line in said.splitlines()
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          check=False)
+    # Each by itself: one is buffered, and would be cut where the other speaks.
+    return [line for line in (said.stdout + said.stderr).splitlines()
             if "referenced manual not found" not in line
             # An operand: a folder.
             and not re.search(r"trailing delimiter: Li .* \.$", line)
@@ -76,6 +78,16 @@ def main():
     for name in sorted(variables(source)):
         if not re.search(rf"\b{name}\b", environment):
             findings.append(f"poise-environment.7: lacks {name}")
+    for page in whole:
+        name = re.match(r"poise(?:-(\S+))?\.1$", os.path.basename(page))
+        documents = re.findall(r"^\.Pa (docs/\S+)$",
+                               read(page).replace("\\-", "-"), re.M)
+        if name and not documents and \
+                name[1] not in ("completion", "help", "version"):
+            findings.append(f"{page}: names no document")
+        findings += [f"{page}: there is no {document}"
+                     for document in documents
+                     if not os.path.exists(os.path.join(source, document))]
     print("\n".join(findings) or f"{len(pages)} pages are right")
     return 1 if findings or len(whole) < 50 else 0
 

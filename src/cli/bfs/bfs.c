@@ -179,6 +179,7 @@ const struct poise_command cli_bfs_command = {
                 "level costs\n",
     .exits = "0\tdone\n1\tit failed, or a search was not valid\n"
              "2\twrong use\n",
+    .see = "poise-bfs-convert(1) docs/graph.md",
 };
 
 /* ---- the command -------------------------------------------------------- */

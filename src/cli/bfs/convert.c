@@ -72,6 +72,7 @@ const struct poise_command cli_bfs_convert_command = {
                 "poise bfs convert --scale 20 s20.sg\tkeep a generated graph "
                 "for GAP\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n",
+    .see = "poise-bfs(1) docs/graph-files.md",
 };
 
 static int summary(const struct values *values,

@@ -39,6 +39,9 @@ const struct cli_command *cli_find_subcommand(int count, char **words,
                                               int *used);
 /** Whether the word only begins names of two words, as "wire" does. */
 bool cli_is_group(const char *word);
+/** Append the first word of the command's name that `word` comes near to;
+ * nothing if there is none. */
+void cli_near_command(const char *word, struct poise_buf *out);
 /** Append the list of the commands that begin with `group`. */
 void cli_group_page(const char *group, struct poise_buf *out);
 /** Say on stderr that the words, the first of which is a group, name none of
@@ -104,10 +107,15 @@ int cli_version(int argc, char **argv);
 int cli_completion(int argc, char **argv);
 int cli_man(int argc, char **argv);
 
-/** The help or man page of find, with the words that the library knows. */
-int cli_find_page(int (*write)(const struct poise_command *command,
-                               struct poise_buf *out),
-                  struct poise_buf *out);
+/** poise_command_help or poise_command_man. */
+typedef int (*cli_page_fn)(const struct poise_command *command,
+                           struct poise_buf *out);
+/** The help or man page of a subcommand. To its pages "see also" come those
+ * that many have, and documents are named as they were installed. */
+int cli_page(const struct poise_command *command, cli_page_fn write,
+             struct poise_buf *out);
+/** That of find, with the words that the library knows. */
+int cli_find_page(cli_page_fn write, struct poise_buf *out);
 
 /* ---- words -------------------------------------------------------------- */
 

@@ -47,7 +47,7 @@ int cli_parse(const struct poise_command *command, int argc, char **argv,
 
     if (common && (common->help || common->version)) {
         if (common->help) {
-            poise_command_help(command, &out);
+            cli_page(command, poise_command_help, &out);
         } else {
             poise_buf_printf(&out, "poise %s\n", poise_version());
         }

@@ -120,6 +120,8 @@ const struct poise_command cli_copy_command = {
              "1\tsomething was not copied, or not with its owner\n"
              "2\twrong use: nothing was changed\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-archive(1) poise-compare(1) poise-remove(1) poise-send(1) "
+           "docs/copy.md",
 };
 
 /* One run of the command. */

@@ -141,6 +141,7 @@ const struct poise_command cli_du_command = {
     .exits = "0\teverything was read\n"
              "1\tsomething could not be read, or wrong use\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-find(1) poise-walk(1) docs/tutorial/trees.md",
 };
 
 /* The output of a run. */

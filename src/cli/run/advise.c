@@ -91,6 +91,7 @@ const struct poise_command cli_advise_command = {
     .exits = "0\tdone\n"
              "1\tno run succeeded\n"
              "125\tPoise itself failed\n",
+    .see = "poise-cc(1) poise-run(1) docs/vrank.md",
 };
 
 struct way {

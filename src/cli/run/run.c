@@ -176,6 +176,7 @@ const struct poise_command cli_run_command = {
              "127\tthere is no such program\n"
              "128+N\ta rank was ended by signal N; without -n the command "
              "ends by that signal\n",
+    .see = "poise-advise(1) poise-cc(1) poise-trace-run(1) docs/vrank.md",
 };
 
 /* A rank may have crashed: nothing here allocates. */

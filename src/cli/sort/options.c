@@ -220,6 +220,7 @@ const struct poise_command cli_sort_command = {
              "1\tnot sorted (-c, -C, --check, --verify)\n"
              "2\tit failed, or wrong use\n"
              "3\tthis machine lacks something that is needed\n",
+    .see = "poise-listrank(1) docs/sort.md",
 };
 
 /* ---- what fits together ---------------------------------------------------

@@ -48,6 +48,8 @@ const struct poise_command cli_trace_attach_command = {
              "1\tthere is no such program, it has ended, or a file cannot "
              "be read or written\n"
              "2\twrong use\n",
+    .see = "poise-trace-gather(1) poise-trace-run(1) poise-tune(1) "
+           "docs/monitor.md",
 };
 
 /* ---- all ranks' files --------------------------------------------------- */

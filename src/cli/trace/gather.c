@@ -54,6 +54,7 @@ const struct poise_command cli_trace_gather_command = {
              "1\ta child ended before its programs, or could not be "
              "understood\n"
              "2\twrong use\n",
+    .see = "poise-trace-attach(1) poise-trace-run(1) docs/monitor.md",
 };
 
 /* ---- gathering ---------------------------------------------------------- */

@@ -82,6 +82,8 @@ const struct poise_command cli_trace_run_command = {
              "125\tPoise itself failed: wrong use, no preload, or no records\n"
              "126\tthe launcher cannot be run\n"
              "127\tthere is no such launcher\n",
+    .see = "poise-trace-attach(1) poise-trace-gather(1) poise-tune(1) "
+           "docs/monitor.md",
 };
 
 /* ---- the records -------------------------------------------------------- */

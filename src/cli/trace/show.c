@@ -51,6 +51,7 @@ const struct poise_command cli_trace_show_command = {
     .options = options,
     .examples = EXAMPLES,
     .exits = EXITS,
+    .see = "poise-trace(1) poise-trace-run(1) docs/trace.md",
 };
 
 const struct poise_command cli_trace_command = {
@@ -61,6 +62,7 @@ const struct poise_command cli_trace_command = {
     .options = options,
     .examples = EXAMPLES,
     .exits = EXITS,
+    .see = "poise-trace-run(1) poise-trace-show(1) docs/trace.md",
 };
 
 /* ---- what records say --------------------------------------------------- */

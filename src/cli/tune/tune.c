@@ -90,6 +90,7 @@ const struct poise_command cli_tune_command = {
         "links\n",
     .exits = "0\tdone\n1\tit failed\n2\twrong use\n3\tthe MPI of the launcher "
              "cannot be joined\n",
+    .see = "poise-coll(1) poise-trace-run(1) docs/tune.md",
 };
 
 /* ---- one size -------------------------------------------------------------

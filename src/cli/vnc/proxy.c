@@ -131,6 +131,7 @@ const struct poise_command cli_vnc_serve_command = {
     .exits = "0\tended by a signal, as asked\n"
              "1\tit could not start, or go on\n"
              "2\twrong use\n",
+    .see = "poise-tunnel(1) poise-vnc-record(1) poise-vnc-view(1) docs/vnc.md",
 };
 
 const struct poise_command cli_vnc_view_command = {
@@ -157,6 +158,7 @@ const struct poise_command cli_vnc_view_command = {
     .exits = "0\tended by a signal, as asked\n"
              "1\tit could not start, or go on\n"
              "2\twrong use\n",
+    .see = "poise-tunnel(1) poise-vnc-serve(1) docs/vnc.md",
 };
 
 /* ---- what is said ------------------------------------------------------- */

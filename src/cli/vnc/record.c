@@ -69,6 +69,7 @@ const struct poise_command cli_vnc_record_command = {
              "1\tthe server refused, went away or sent nonsense, or FILE "
              "could not be written\n"
              "2\twrong use\n",
+    .see = "poise-vnc-replay(1) poise-vnc-serve(1) docs/vnc.md",
 };
 
 /* The first line of a file, which is no longer than a password can be. */

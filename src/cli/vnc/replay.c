@@ -112,6 +112,7 @@ const struct poise_command cli_vnc_replay_command = {
              "1\tthe session cannot be read, is cut off or damaged, or a "
              "wrong picture arrived\n"
              "2\twrong use\n",
+    .see = "poise-vnc-record(1) poise-vnc-serve(1) docs/vnc.md",
 };
 
 /* ---- what is asked for --------------------------------------------------- */

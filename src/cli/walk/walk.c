@@ -100,6 +100,8 @@ const struct poise_command cli_walk_command = {
              "2\twrong use\n"
              "3\tthis machine lacks something that is needed, such as a "
              "back end for the MPI that started it\n",
+    .see = "poise-copy(1) poise-du(1) poise-find(1) poise-remove(1) "
+           "docs/inventory.md",
 };
 
 /* The format that is meant by the options. */

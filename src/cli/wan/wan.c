@@ -120,6 +120,7 @@ const struct poise_command cli_wan_command = {
              "N\texec and run: the command's own status\n"
              "125-127\texec and run: the command could not be run, or the "
              "run is invalid\n",
+    .see = "poise-trace-run(1) poise-tunnel(1) docs/wan.md",
 };
 
 /* ---- up, down, status --------------------------------------------------- */

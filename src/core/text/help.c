@@ -198,6 +198,67 @@ static void help_options(const struct poise_option *option,
     }
 }
 
+/* What the words in the place of an argument stand for. */
+static const struct meaning {
+    const char *word;
+    enum poise_option_type type, also; /* of which options */
+    const char *text;
+} meanings[] = {
+    {"SIZE", POISE_OPTION_BYTES, POISE_OPTION_BYTES,
+     "SIZE is a number of bytes, such as 4096, 64K or 1.5G: K, M, G and T are "
+     "powers of 1024, KB, MB, GB and TB of 1000."},
+    {"TIME", POISE_OPTION_DURATION, POISE_OPTION_STRING,
+     "TIME is a number and its unit, such as 500ms, 30s or 1.5h: ns, us, ms, "
+     "s, m or h; a number alone is seconds."},
+};
+enum { MEANINGS = sizeof meanings / sizeof *meanings };
+
+/* Whether an option that is listed takes what the word stands for. */
+static bool takes(const struct poise_option *option,
+                  const struct meaning *meaning)
+{
+    for (; option->type != POISE_OPTION_END; option++) {
+        if ((option->type == meaning->type || option->type == meaning->also) &&
+            poise_option_listed(option) &&
+            has_word(option->arg, meaning->word)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void help_meanings(const struct poise_option *options,
+                          struct poise_buf *out)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < MEANINGS; i++) {
+        if (takes(options, &meanings[i])) {
+            poise_buf_puts(out, any ? "" : "\n");
+            fill(out, meanings[i].text, strlen(meanings[i].text), 0, 0);
+            any = true;
+        }
+    }
+}
+
+static void help_see(const char *see, struct poise_buf *out)
+{
+    struct poise_buf text = {0};
+    const char *word, *end = see ? see + strlen(see) : NULL;
+    size_t n;
+
+    while (see && (n = next_word(&see, end, &word)) > 0) {
+        poise_buf_puts(&text, text.len > 0 ? ", " : "See also: ");
+        poise_buf_append(&text, word, n);
+    }
+    if (text.len > 0) {
+        poise_buf_putc(out, '\n');
+        fill(out, text.data, text.len, 4, 0);
+    }
+    out->error = out->error ? out->error : text.error;
+    poise_buf_free(&text);
+}
+
 static void help_pairs(const char *title, const char *lines, size_t left_width,
                        struct poise_buf *out)
 {
@@ -250,8 +311,10 @@ int poise_command_help(const struct poise_command *command,
         }
     }
     help_options(command->options, out);
+    help_meanings(command->options, out);
     help_pairs("Examples", command->examples, 4, out);
     help_pairs("Exit status", command->exits, 6, out);
+    help_see(command->see, out);
     return out->error;
 }
 
@@ -383,6 +446,43 @@ static void man_options(const struct poise_option *option,
     }
 }
 
+static void man_meanings(const struct poise_option *options,
+                         struct poise_buf *out)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < MEANINGS; i++) {
+        if (takes(options, &meanings[i])) {
+            poise_buf_puts(out, any ? ".Pp\n" : ".Ss Sizes and times\n");
+            man_prose(out, meanings[i].text, strlen(meanings[i].text));
+            any = true;
+        }
+    }
+}
+
+/* "poise-du(1)" is a page, what has no section is a file. */
+static void man_see(const char *see, struct poise_buf *out)
+{
+    const char *word, *end = see ? see + strlen(see) : NULL;
+    bool any = false;
+    size_t n;
+
+    while (see && (n = next_word(&see, end, &word)) > 0) {
+        const char *section = memchr(word, '(', n);
+
+        poise_buf_puts(out, any ? " ,\n" : ".Sh SEE ALSO\n");
+        if (section) {
+            poise_buf_printf(out, ".Xr %.*s %c", (int)(section - word), word,
+                             section[1]);
+        } else {
+            poise_buf_puts(out, ".Pa ");
+            man_text(out, word, n);
+        }
+        any = true;
+    }
+    poise_buf_puts(out, any ? "\n" : "");
+}
+
 static void man_description(const char *text, struct poise_buf *out)
 {
     bool first = true;
@@ -466,7 +566,9 @@ int poise_command_man(const struct poise_command *command,
     man_description(
         command->description ? command->description : command->summary, out);
     man_options(command->options, out);
+    man_meanings(command->options, out);
     man_pairs("EXIT STATUS", command->exits, false, out);
     man_pairs("EXAMPLES", command->examples, true, out);
+    man_see(command->see, out);
     return out->error;
 }

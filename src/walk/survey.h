@@ -80,7 +80,8 @@ struct poise_walk_summary {
     uint64_t depths[POISE_WALK_DEPTH_BINS];
     uint64_t widths[POISE_WALK_WIDTH_BINS];
     uint64_t deepest, widest;
-    /** Largest files, largest first; of equal ones, here and below, the
+    /** Files with most data (size, or what is on disk if that is less: holes do
+     * not count), the largest first; of equal ones, here and below, the
      * bytewise smallest path first; of several names the smallest. */
     struct poise_walk_named *files;
     size_t file_count;

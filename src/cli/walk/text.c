@@ -251,24 +251,36 @@ static int histogram(const struct histogram *h, struct poise_buf *out)
 /* Sizes in text go by factors of 32: fewer lines than bins. */
 enum { COARSE = 10 };
 
+/* Files of a line are in no other one, so a label has both ends. */
 static void coarse_label(unsigned bin, struct poise_buf *out)
 {
     if (bin == 0) {
         poise_buf_puts(out, "empty");
-    } else if (bin == COARSE - 1) {
-        poise_buf_puts(out, "more");
+        return;
+    }
+    if (bin > 1) {
+        poise_human_bytes(out, UINT64_C(1) << (bin * 5));
+    }
+    if (bin == COARSE - 1) {
+        poise_buf_puts(out, " or more");
     } else {
-        poise_buf_puts(out, "< ");
+        poise_buf_puts(out, bin == 1 ? "up to " : " to ");
         poise_human_bytes(out, UINT64_C(1) << (bin * 5 + 5));
     }
 }
 
 static void age_label(unsigned bin, struct poise_buf *out)
 {
-    if (bin + 1 < POISE_WALK_AGE_BINS) {
-        poise_buf_puts(out, "< ");
+    if (bin > 0) {
+        cli_age_label(bin - 1, out);
     }
-    cli_age_label(bin, out);
+    if (bin + 1 < POISE_WALK_AGE_BINS) {
+        poise_buf_puts(out, bin > 0 ? " to " : "up to ");
+        cli_age_label(bin, out);
+        poise_buf_puts(out, " ago");
+    } else {
+        poise_buf_puts(out, " ago or longer");
+    }
 }
 
 static int histograms(const struct poise_walk_summary *s, struct poise_buf *out)

@@ -78,8 +78,12 @@ const struct poise_command cli_walk_command = {
     .summary = "count what is in trees of files: entries, sizes, ages, owners",
     .description =
         "Walks the tree below every PATH (default: the current "
-        "directory). Symbolic links are counted, never followed. A "
-        "file with several names (hard links) counts once in all sizes.\n\n"
+        "directory). Symbolic links are counted, never followed.\n\n"
+        "Each name is an entry, as in find. A file with several names counts "
+        "once in all sizes and ages: 'further hard links' says how many "
+        "entries that leaves out. 'apparent size' adds up the lengths of "
+        "files, 'disk usage' what they take. Among the largest files a sparse "
+        "one counts without its holes.\n\n"
         "What cannot be read is reported on stderr, and the walk goes "
         "on. Ctrl-C or SIGTERM ends the walk early and prints what was "
         "counted so far; a second one kills it. A killed walk leaves "

@@ -206,7 +206,7 @@ static int look(struct follow *f, size_t name, struct statx *st)
     f->entries++;
     int code = poise_file_statx(at, path + name, 0, f->run->mask, st);
     if (code < 0) {
-        return complain(f, code, "read metadata of");
+        return complain(f, code, "access");
     }
     if (options->walk.one_file_system && f->depth > 0 &&
         du_dev(st) != f->levels[0].dev) {

@@ -153,8 +153,7 @@ int poise_walk_stat(const struct poise_walk_entry *entry, unsigned mask,
     if ((view->have & mask) != mask) {
         int code = walk_view_stat(view, view->have | mask);
         if (code < 0) {
-            walk_report(view->w, code, "read metadata of", entry->dir,
-                        entry->name, NULL);
+            walk_report(view->w, code, "access", entry->dir, entry->name, NULL);
             return code;
         }
     }

@@ -495,8 +495,8 @@ static int read_stat(struct walk_view *view, unsigned mask)
         code = walk_view_stat(view, mask);
     }
     if (code < 0) {
-        code = walk_report(w, code, "read metadata of", view->entry.dir,
-                           view->entry.name, NULL);
+        code = walk_report(w, code, "access", view->entry.dir, view->entry.name,
+                           NULL);
         return code != 0 ? code : 1;
     }
     view->entry.type = walk_type_of(view->stx->stx_mode);

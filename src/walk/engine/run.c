@@ -60,8 +60,8 @@ static int walk_look(struct walk_view *view, unsigned mask,
     if (mask != 0) {
         int code = walk_view_stat(view, mask);
         if (code < 0) {
-            return walk_report(view->w, code, "read metadata of",
-                               view->entry.dir, view->entry.name, NULL);
+            return walk_report(view->w, code, "access", view->entry.dir,
+                               view->entry.name, NULL);
         }
         view->entry.type = walk_type_of(view->stx->stx_mode);
         if (!view->entry.dir) {

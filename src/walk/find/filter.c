@@ -168,7 +168,7 @@ int poise_walk_filter_match_now(struct poise_walk_filter *filter,
         int code = poise_file_statx(dirfd, entry->name, AT_SYMLINK_NOFOLLOW,
                                     filter->find->mask | STATX_TYPE, &now);
         if (code < 0) {
-            find_complain(state, code, "read metadata of");
+            find_complain(state, code, "access");
             return code;
         }
         state->stat = &now;

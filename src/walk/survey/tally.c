@@ -203,9 +203,10 @@ static int offer_to(struct walk_tally *tally, const struct walk_top *committed,
     return walk_top_put(delta, item);
 }
 
-/* Whether no file of this size can get in from below this directory, whose own
- * path is smaller than theirs. In trees of files of one size nearly every entry
- * ties with the last of the list: once for a directory is often enough. */
+/* Whether no file with so much data can get in from below this directory, whose
+ * own path is smaller than theirs. In trees of files of one size nearly every
+ * entry ties with the last of the list: once for a directory is often enough.
+ */
 static bool is_beaten(struct walk_tally *tally,
                       const struct poise_walk_dir *dir, uint64_t size)
 {
@@ -225,11 +226,21 @@ static bool is_beaten(struct walk_tally *tally,
     return tally->tied_is_beaten;
 }
 
+/* What a file counts for among the largest: its holes fill no disk. Small ones
+ * may lie in their inode, with no block of their own. */
+static uint64_t data_bytes(const struct statx *st)
+{
+    enum { SMALL = 4096 };
+    uint64_t allocated = st->stx_blocks * 512;
+    return allocated < st->stx_size && st->stx_size > SMALL ? allocated
+                                                            : st->stx_size;
+}
+
 static int offer(struct walk_tally *tally, const struct poise_walk_entry *entry,
                  const struct statx *st)
 {
-    struct walk_top_item item = {.value = st->stx_size};
-    if (is_beaten(tally, entry->dir, st->stx_size)) {
+    struct walk_top_item item = {.value = data_bytes(st)};
+    if (is_beaten(tally, entry->dir, item.value)) {
         return 0;
     }
     poise_buf_reset(&tally->path);
@@ -261,8 +272,8 @@ static int count_metadata(struct walk_count *count, struct walk_tally *tally,
     if (entry->depth > tally->delta.deepest) {
         tally->delta.deepest = entry->depth;
     }
-    if (regular && walk_top_admits(&tally->committed.files, st->stx_size) &&
-        walk_top_admits(&tally->delta.files, st->stx_size)) {
+    if (regular && walk_top_admits(&tally->committed.files, data_bytes(st)) &&
+        walk_top_admits(&tally->delta.files, data_bytes(st))) {
         int code = offer(tally, entry, st);
         if (code < 0) {
             return code;

@@ -385,6 +385,7 @@ struct flow_node {
     struct flow_net *net;              /**< NULL: alone */
     struct flow_processor *processors; /**< [threads], owned */
     unsigned threads;
+    atomic_uint near;    /**< other nodes of this host */
     atomic_uint started; /**< processors that run */
 
     struct flow_block **table; /**< [table_mask + 1], owned */

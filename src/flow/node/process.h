@@ -125,6 +125,8 @@ int flow_server_copied(struct flow_server *server);
 bool flow_server_line_is_complete(const struct flow_server *server);
 /** Handle what was put off until this epoch. */
 int flow_server_early(struct flow_server *server);
+/** Whether a node is on this host, too. */
+bool flow_server_is_near(const struct flow_server *server, uint16_t to);
 /** Write a message into the memory that is shared with a node: 1; 0: there is
  * none, or no room; negative. The node is had. */
 int flow_server_ring_put(struct flow_server *server, uint16_t to,

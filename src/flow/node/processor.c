@@ -10,12 +10,18 @@
 #include <poise/wait.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 
 /** To look for so long before sleeping costs, at worst, as much again as to
  * sleep and be woken. */
 #define SPIN_NS 10000
+/** ... between short tasks, if each thread of this host's nodes has a processor
+ * of its own. Who sleeps is woken over a socket, by threads that take a
+ * processor from others, who then look in vain and sleep in turn: that goes on
+ * for long, and costs each some 15 us a task. */
+#define SPIN_SHORT_NS 50000
 /** So long the last task of another processor is left to it: a few times what
  * it takes to move what a task touches from one cache to another. */
 #define MODEST_NS 5000
@@ -322,14 +328,17 @@ static unsigned most_ready(const struct flow_node *node)
     return most;
 }
 
-/* Take tasks of others, where that is soon possible. */
-static struct poise_flow_task *look_for_ready(struct flow_processor *processor)
+/* Take tasks of others, where that is soon possible. `due`: other nodes wrote
+ * something, which whoever has the node takes. */
+static struct poise_flow_task *look_for_ready(struct flow_processor *processor,
+                                              uint64_t spin_ns, bool *due)
 {
     struct flow_node *node = processor->node;
     uint64_t began = poise_clock_ns(), now = began;
-    while (now - began < SPIN_NS) {
-        if (is_due(node, true)) {
-            return NULL; /* whoever has the node takes it */
+    while (now - began < spin_ns) {
+        *due = is_due(node, true);
+        if (*due) {
+            return NULL;
         }
         unsigned least = now - began < MODEST_NS ? 2 : 1;
         if (flow_has_given(processor) ||
@@ -421,18 +430,32 @@ static struct poise_flow_task *sleep_for_ready(struct flow_processor *processor,
     return NULL;
 }
 
+/* For how long a processor looks before it sleeps. Where others wait for the
+ * processor's place, they may be who it waits for. */
+static uint64_t spin_ns(const struct flow_node *node, unsigned cpus,
+                        uint64_t took_ns)
+{
+    unsigned near = atomic_load_explicit(&node->near, memory_order_relaxed);
+    bool crowded = (near + 1) * node->threads > cpus;
+    return cpus == 1                             ? 0
+           : crowded || took_ns >= LOOKS_MOST_NS ? SPIN_NS
+                                                 : SPIN_SHORT_NS;
+}
+
+/* Look for a task for so long, and sleep then. NULL: there is none yet. */
 static struct poise_flow_task *wait_for_ready(struct flow_processor *processor,
-                                              bool looks)
+                                              uint64_t spin_ns)
 {
     struct flow_node *node = processor->node;
-    bool throttled = false;
+    bool throttled = false, due = false;
     uint64_t began = poise_clock_ns();
     struct poise_flow_task *task = NULL;
-    if (looks && (node->threads > 1 ||
-                  (node->net && node->net->look(node->net, true)))) {
-        task = look_for_ready(processor);
+    if (spin_ns > 0 && (node->threads > 1 ||
+                        (node->net && node->net->look(node->net, true)))) {
+        task = look_for_ready(processor, spin_ns, &due);
     }
-    if (!task) {
+    /* Where something came, more will, though this was no task's last. */
+    if (!task && !(due && spin_ns > SPIN_NS)) {
         task = sleep_for_ready(processor, &throttled);
     }
     processor->clock_ns = poise_clock_ns();
@@ -444,10 +467,12 @@ static struct poise_flow_task *wait_for_ready(struct flow_processor *processor,
     return task;
 }
 
-static bool has_several_cpus(void)
+static unsigned count_cpus(void)
 {
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) > 1;
+    return sched_getaffinity(0, sizeof set, &set) == 0
+               ? (unsigned)CPU_COUNT(&set)
+               : UINT_MAX;
 }
 
 void flow_node_work(struct flow_node *node)
@@ -455,13 +480,14 @@ void flow_node_work(struct flow_node *node)
     struct flow_processor *processor =
         &node->processors[atomic_fetch_add(&node->started, 1)];
     struct poise_flow_task *task = NULL;
-    bool looks = has_several_cpus();
+    unsigned cpus = count_cpus();
     uint64_t took_ns = 0;
     int code = 0;
     flow_watch_thread(processor);
     processor->clock_ns = poise_clock_ns();
     while (step(processor, task, code, took_ns, &task)) {
-        if (!task && !(task = wait_for_ready(processor, looks))) {
+        if (!task &&
+            !(task = wait_for_ready(processor, spin_ns(node, cpus, took_ns)))) {
             continue;
         }
         uint64_t began = processor->clock_ns;

@@ -203,6 +203,9 @@ int flow_server_member(struct flow_server *server, unsigned id,
     server->out[id] = link;
     server->at[id] = *at;
     server->alive[id] = at->port != 0;
+    if (server->alive[id] && flow_server_is_near(server, (uint16_t)id)) {
+        atomic_fetch_add(&server->node->near, 1);
+    }
     return 0;
 }
 

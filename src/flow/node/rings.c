@@ -20,9 +20,9 @@
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* Both listen where the map reaches them: on one address, they are on one host.
- */
-static bool is_near(const struct flow_server *server, uint16_t to)
+/* Both listen where the map reaches them: on one address, they are on one
+ * host. */
+bool flow_server_is_near(const struct flow_server *server, uint16_t to)
 {
     return memcmp(server->at[to].ip, server->self.at.ip,
                   sizeof server->self.at.ip) == 0;
@@ -32,7 +32,7 @@ static int offer(struct flow_server *server, uint16_t to)
 {
     struct flow_ring_offer what;
     server->rings[to].tried = true;
-    if (server->node->options->sockets || !is_near(server, to) ||
+    if (server->node->options->sockets || !flow_server_is_near(server, to) ||
         flow_ring_create(&server->rings[to].out, &what) < 0) {
         return 0;
     }

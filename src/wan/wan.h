@@ -24,7 +24,7 @@ extern "C" {
 /* ---- topologies -----------------------------------------------------------
  *
  * A text of lines; '#' begins a comment. RATE is bits a second ("10Mbit",
- * "1.5Gbit"), TIME a duration ("17.5ms"):
+ * "1.5Gbit"), TIME a duration with its unit ("17.5ms"), or 0:
  *
  *   site NAME HOSTS [lan TIME RATE [MORE]]
  *   router NAME               no hosts: links that several sites share end here

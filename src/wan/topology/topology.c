@@ -1,6 +1,7 @@
 /* The text of a topology, and the ways that packets take. */
 #include "wan/topology/topology.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -178,6 +179,21 @@ static int site_find(const struct poise_wan_topology *topology,
     return -1;
 }
 
+/* A number alone would be seconds, and in tc's words microseconds: refused. */
+static int read_time(const char *text, uint64_t *out_ns)
+{
+    uint64_t ns;
+    int code = poise_parse_duration(text, &ns);
+    if (code == 0 && ns > 0 && isdigit((unsigned char)text[strlen(text) - 1])) {
+        code = poise_error_set(EINVAL, "use", text,
+                               "not a time with its unit, such as 10ms");
+    }
+    if (code == 0) {
+        *out_ns = ns;
+    }
+    return code;
+}
+
 /* TIME RATE, in place at *rest. */
 static int read_delay(const struct reading *r, char **rest,
                       struct poise_wan_link *link)
@@ -188,7 +204,7 @@ static int read_delay(const struct reading *r, char **rest,
                               "a latency and a rate are missing, such as "
                               "'10ms 100Mbit'");
     }
-    if (poise_parse_duration(time, &link->latency_ns) < 0 ||
+    if (read_time(time, &link->latency_ns) < 0 ||
         parse_limit(rate, &link->bits_per_second) < 0) {
         return value_error(r);
     }
@@ -252,7 +268,7 @@ static int read_extra(const char *key, const char *value,
         }
     }
     if (strcmp(key, "jitter") == 0) {
-        return poise_parse_duration(value, &link->jitter_ns);
+        return read_time(value, &link->jitter_ns);
     }
     if (strcmp(key, "queue") == 0) {
         return poise_parse_bytes(value, &link->queue_bytes);

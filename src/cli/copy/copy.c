@@ -19,7 +19,7 @@ struct values {
     int64_t tpslimit;
     int fsync;
     bool is_name, one_file_system, update, delete, atomic, resume, dry, verify;
-    bool archive, owner, xattrs, json, verbose;
+    bool habit, owner, xattrs, json, verbose;
 };
 
 static const struct poise_option options[] = {
@@ -46,8 +46,15 @@ static const struct poise_option options[] = {
      .help = "keep extended attributes and access lists (default: yes)",
      .offset = offsetof(struct values, xattrs)},
     {POISE_OPTION_FLAG, 'a', "archive",
-     .help = "accepted for habit's sake: everything is kept anyway",
-     .offset = offsetof(struct values, archive)},
+     .help = "accepted for habit's sake, as -p and -r: folders are copied with "
+             "all that is in them, and everything is kept anyway",
+     .offset = offsetof(struct values, habit)},
+    {POISE_OPTION_FLAG, 'p', "preserve", .help = "as -a",
+     .offset = offsetof(struct values, habit)},
+    {POISE_OPTION_FLAG, 'r', "recursive", .help = "as -a",
+     .offset = offsetof(struct values, habit)},
+    /* cp's other letter. */
+    {POISE_OPTION_FLAG, 'R', NULL, .offset = offsetof(struct values, habit)},
     {POISE_OPTION_HEADING, .help = "Safety"},
     {POISE_OPTION_FLAG, .name = "resume",
      .help = "go on with an interrupted copy of the same SRC and DST: skip "

@@ -63,8 +63,9 @@ const struct poise_command cli_remove_command = {
         "Symbolic links are removed, never followed. It refuses '/', "
         "'.', '..' and PATHs that end in one of these, and leaves "
         "other file systems that are mounted below a PATH alone.\n\n"
-        "What cannot be removed is reported on stderr, and the rest "
-        "goes on. With --where a directory is removed if it matches "
+        "What is refused, is not there or cannot be removed is named on "
+        "stderr, and the other PATHs are removed, as rm does; then the exit "
+        "status is 1. With --where a directory is removed if it matches "
         "and everything in it is removed. The age of a file is checked "
         "right before it is removed, that of a directory before "
         "anything in it is. After an interruption run the command "
@@ -79,7 +80,7 @@ const struct poise_command cli_remove_command = {
                 "same, and all folders that are empty then\n"
                 "mpirun -n 16 poise remove /scratch/old\tuse 16 ranks\n",
     .exits = "0\teverything is gone\n"
-             "1\tsomething could not be removed\n"
+             "1\tsomething was refused or could not be removed\n"
              "2\twrong use\n"
              "3\tthis machine lacks something that is needed\n",
     .see = "poise-find(1) poise-walk(1) docs/remove.md",

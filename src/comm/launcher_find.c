@@ -88,8 +88,8 @@ int poise_comm_launcher_find(const char *mpi, struct poise_comm_launcher *out)
     poise_buf_free(&path);
     return code == -ENOTSUP
                ? poise_error_set(ENOTSUP, DOING, any ? NULL : mpi,
-                                 "PATH leads to no mpirun of an MPI that is "
-                                 "known")
+                                 "no mpirun of Open MPI or MPICH is in PATH: "
+                                 "install one (Debian: openmpi-bin or mpich)")
                : code;
 }
 

@@ -428,7 +428,7 @@ class Swap(unittest.TestCase):
     def test_refused(self):
         program = self.compile(LARGE, "-DMEGABYTES=2")
         for options, words in (
-                (["--memory", "2M"], "MiB are in use without them"),
+                (["--memory", "2M"], "MiB are in use without contexts"),
                 (["--memory", "64M", "--context", "1P"], "MiB are free"),
                 (["--scratch", "/no/such/folder"], "/no/such/folder"),
                 (["--scratch", ","], "a name is missing"),

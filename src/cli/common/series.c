@@ -235,8 +235,10 @@ int cli_page_check(const char *name, const char *path)
 {
     bool beside;
 
-    return path && poise_output_check(path, &beside) < 0 ? cli_fail(name, -EIO)
-                                                         : CLI_DONE;
+    return path && strcmp(path, "-") != 0 &&
+                   poise_output_check(path, &beside) < 0
+               ? cli_fail(name, -EIO)
+               : CLI_DONE;
 }
 
 uint64_t cli_memory_peak(void)

@@ -1,6 +1,9 @@
 /* "-" for standard input and output, where commands take names of files. */
 #include "common.h"
 
+#include <poise/comm.h>
+#include <poise/launcher.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +20,19 @@ const char *cli_standard_input(const char *path)
     return is_dash(&path) ? "/dev/stdin" : path;
 }
 
+/* Before any work, whether it could be written. Of several processes the first
+ * one looks by itself, when it can tell the others. */
+static int check(const char *name, const char *const *path)
+{
+    bool beside;
+
+    if (!path || !*path || poise_comm_launched() > 1 ||
+        poise_output_check(*path, &beside) >= 0) {
+        return CLI_DONE;
+    }
+    return cli_fail(name, -EIO);
+}
+
 int cli_standard_output(const char *name, bool json, const char **first,
                         const char **second, struct cli_standard *to)
 {
@@ -24,7 +40,8 @@ int cli_standard_output(const char *name, bool json, const char **first,
     int fd;
 
     if (!is_dash(path)) {
-        return CLI_DONE;
+        fd = check(name, first);
+        return fd == CLI_DONE ? check(name, second) : fd;
     }
     if (json || (is_dash(first) && is_dash(second))) {
         cli_say(name, "only one thing goes to standard output: %s",

@@ -273,7 +273,8 @@ int cli_launch(int64_t processes, int argc, char **argv, int *status)
     int code = poise_comm_launcher_find(getenv("POISE_MPI"), &launcher);
 
     if (code < 0) {
-        return code;
+        /* Nothing is wrong with the program. */
+        return code == -ENOMEM ? code : -EINVAL;
     }
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len < 0) {

@@ -2,6 +2,7 @@
  * poise run: an MPI program as virtual ranks, in this process or, started by
  * the launcher of an MPI, in several that do the same.
  */
+#include "cli/common/series.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -276,6 +277,41 @@ static int parse(int argc, char **argv, struct values *values, int *status)
     return end;
 }
 
+/* Whether a launcher started this process: then it is one of several. */
+static bool is_launched(void)
+{
+    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
+           getenv("PMIX_RANK");
+}
+
+/* Words that mean nothing by themselves, and outputs that could not be written
+ * when all is done. By the first process only: what others see is the same. */
+static int check(const struct values *values)
+{
+    bool asks_swap = values->swap || values->context || values->track ||
+                     values->io || values->buffered;
+
+    if (is_launched()) {
+        return CLI_DONE;
+    }
+    if (asks_swap && !values->memory && !values->scratch) {
+        cli_say("run",
+                "--context, --swap, --track, --io and --buffered say how "
+                "ranks are swapped to disk: add --memory or --scratch");
+        return POISE_VRANK_FAILED;
+    }
+    if (cli_page_check("run", values->report) != CLI_DONE ||
+        cli_page_check("run", values->profile_json) != CLI_DONE) {
+        return POISE_VRANK_FAILED;
+    }
+    if (values->ranks > 0 && values->ranks < values->processes) {
+        cli_say("run", "only %lld of %lld processes hold a rank (-V %lld)",
+                (long long)values->ranks, (long long)values->processes,
+                (long long)values->ranks);
+    }
+    return CLI_DONE;
+}
+
 /* The libraries of C++ and OpenMP want a little of the space for thread-local
  * variables that the loader keeps free, in each copy: ask it for more, which is
  * possible only for a program that starts. Whether the environment was changed.
@@ -318,13 +354,6 @@ static void restart(int argc, char **argv)
 #define TOOLS_VARIABLE "POISE_RUN_TOOLS"
 /** Set where LD_PRELOAD has been seen to. */
 #define SEEN_VARIABLE "POISE_RUN_PRELOADED"
-
-/* Whether a launcher started this process: then it is one of several. */
-static bool is_launched(void)
-{
-    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
-           getenv("PMIX_RANK");
-}
 
 /* Unless the user wants to know of them. */
 static void hide_leaks(void)
@@ -537,7 +566,8 @@ int cli_run(int argc, char **argv)
     struct values values = {.processes = 1};
     int status = 0, first = parse(argc, argv, &values, &status);
 
-    if (first < 0) {
+    status = first < 0 ? status : check(&values);
+    if (status != CLI_DONE || first < 0) {
         return status;
     }
     struct poise_vrank_options run = {

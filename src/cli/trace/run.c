@@ -2,6 +2,8 @@
 #include "children.h"
 #include "monitor.h"
 
+#include "cli/common/series.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -223,6 +225,11 @@ static int run(const struct values *values, int argc, char **argv, int end)
     if (values->gather.count > 0 && !values->trace) {
         cli_say("trace run", "--gather needs --trace FILE: what the ranks of "
                              "other hosts write there is brought");
+        return CLI_WRAPPER_FAILED;
+    }
+    if (cli_page_check("trace run", values->wants.report) != CLI_DONE ||
+        cli_page_check("trace run", values->wants.output) != CLI_DONE ||
+        cli_page_check("trace run", values->wants.timeline) != CLI_DONE) {
         return CLI_WRAPPER_FAILED;
     }
     int status = choose(values, &place);

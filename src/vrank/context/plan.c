@@ -106,14 +106,15 @@ int context_plan(const struct context_options *options, uint64_t free_bytes,
     if (budget / slices < PLAN_LEAST) {
         return poise_error_set(
             ENOMEM, plan_doing, NULL,
-            "of %llu MiB of memory, %llu MiB are in use without them and %llu "
-            "MiB are for messages; two contexts for each of %d threads need "
-            "%llu MiB: at least %llu MiB in all",
-            mib(options->memory_bytes), mib(taken - messages), mib(messages),
-            options->threads, mib(slices * PLAN_LEAST + (1 << 20) - 1),
+            "%llu MiB of memory are too little, at least %llu are needed: %llu "
+            "MiB are in use without contexts, %llu MiB are for messages, and "
+            "two contexts for each of %d thread%s take %llu MiB",
+            mib(options->memory_bytes),
             mib((taken - messages + slices * PLAN_LEAST) / (PLAN_MESSAGES - 1) *
                     PLAN_MESSAGES +
-                (2 << 20)));
+                (2 << 20)),
+            mib(taken - messages), mib(messages), options->threads, &"s"[alone],
+            mib(slices * PLAN_LEAST + (1 << 20) - 1));
     }
     /* So much each disk keeps for each rank. */
     uint64_t kept = options->most_bytes > 0 ? options->most_bytes : most;

@@ -210,7 +210,7 @@ static void what_holds_calls_up_is_named(void **state)
                  "until rank 7 comes");
     hops = hops_make(8, "2x4x1", 20 * US, 4000 * US, 5 * US, 1);
     expect_cause(hops, "2x4x1", "binomial", 8, POISE_TUNE_NETWORK,
-                 "between hosts");
+                 "on their way");
 }
 
 /* A rank that is late by itself comes to be near the root. */

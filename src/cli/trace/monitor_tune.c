@@ -23,7 +23,7 @@ static void say_step(const struct poise_tune_step *step, int number, void *arg)
     poise_human_ns(&line, (uint64_t)step->call_ns);
     poise_buf_printf(&line, " a call; %s", step->reason);
     if (step->is_new && !step->is_settled && step->expected_ns > 0) {
-        poise_buf_puts(&line, "; expected: ");
+        poise_buf_puts(&line, "; next one expected to take ");
         poise_human_ns(&line, (uint64_t)step->expected_ns);
     }
     cli_say(tune->command, "tree %d: %s", number, poise_buf_str(&line));

@@ -43,7 +43,7 @@ void tune_text_line(const struct tune_line *line, int number,
                      percent(shares->broadcast_ns, shares),
                      line->reason[0] ? "; " : "", line->reason);
     if (line->step.is_new && line->step.expected_ns > 0) {
-        poise_buf_puts(out, "; expected: ");
+        poise_buf_puts(out, "; next one expected to take ");
         put_ns(out, line->step.expected_ns);
     }
     poise_buf_putc(out, '\n');
@@ -54,14 +54,14 @@ void tune_text_result(const struct tune_result *result, struct poise_buf *out)
     poise_human_bytes(out, result->bytes);
     poise_buf_puts(out, ": ");
     put_ns(out, result->best_ns);
-    poise_buf_puts(out, " a call, and at first, measured in turn, ");
+    poise_buf_printf(out, " a call over the best of %d tree%s, ",
+                     result->trials, &"s"[result->trials == 1]);
     put_ns(out, result->first_ns);
     poise_buf_printf(out,
-                     ": %.2f times as fast, by %d trees; there are %d to "
-                     "choose from",
+                     " over the first one, measured in turn: %.2f times "
+                     "as fast",
                      result->best_ns > 0 ? result->first_ns / result->best_ns
-                                         : 1,
-                     result->trials, result->trees);
+                                         : 1);
     if (result->file) {
         poise_buf_printf(out, "; in %s", result->file);
     }

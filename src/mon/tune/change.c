@@ -234,7 +234,7 @@ static void say_cause(const struct tune_path *path,
         poise_buf_printf(reason, "until rank %d comes", path->late);
         break;
     case POISE_TUNE_NETWORK:
-        poise_buf_puts(reason, "on the way between hosts");
+        poise_buf_puts(reason, "with messages on their way");
         if (path->from >= 0) {
             poise_buf_printf(reason, ", most from rank %d to rank %d",
                              path->from, path->to);

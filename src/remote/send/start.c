@@ -235,7 +235,7 @@ static int await(int fd, const struct poise_remote_options *how,
         int code = poll(&poller, 1, TICK_MS);
 
         if (how->stop && *how->stop) {
-            return poise_error_set(EINTR, "meet the other end", NULL,
+            return poise_error_set(EINTR, "begin the transfer", NULL,
                                    "it was interrupted");
         }
         if (code > 0 || (code < 0 && errno != EINTR)) {
@@ -243,8 +243,8 @@ static int await(int fd, const struct poise_remote_options *how,
         }
         if (how->silence_ns > 0 &&
             poise_clock_ns() - begun_ns > how->silence_ns) {
-            return poise_error_set(ETIMEDOUT, "meet the other end", NULL,
-                                   "nothing comes from it");
+            return poise_error_set(ETIMEDOUT, "begin the transfer", NULL,
+                                   "nothing comes from the other end");
         }
     }
 }
@@ -273,9 +273,9 @@ static int read_all(int fd, const struct poise_remote_options *how, void *data,
             return poise_error_set(code, "read", "the other end", NULL);
         }
         if (bytes_read <= 0) {
-            return poise_error_set(ECONNRESET, "meet the other end", NULL,
-                                   "it ended before it said anything; is poise "
-                                   "installed there?");
+            return poise_error_set(ECONNRESET, "begin the transfer", NULL,
+                                   "the other end ended before it said "
+                                   "anything; is poise installed there?");
         }
         to += bytes_read;
         len -= (size_t)bytes_read;
@@ -298,13 +298,13 @@ static int read_head(int fd, const struct poise_remote_options *how,
     if (memcmp(head, magic, MAGIC_BYTES) != 0 ||
         rest >> 32 > REMOTE_MESSAGE_MOST) {
         return poise_error_set(
-            EBADMSG, "meet the other end", NULL,
-            "what it sends is something else; do its shell's start "
+            EBADMSG, "begin the transfer", NULL,
+            "what the other end sends is something else; do its shell's start "
             "files print?");
     }
     if ((uint32_t)rest != REMOTE_VERSION) {
-        return poise_error_set(EPROTO, "meet the other end", NULL,
-                               "its version is %lu, not %d",
+        return poise_error_set(EPROTO, "begin the transfer", NULL,
+                               "the other end's version is %lu, not %d",
                                (unsigned long)(uint32_t)rest, REMOTE_VERSION);
     }
     *len = (size_t)(rest >> 32);

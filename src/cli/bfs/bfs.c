@@ -131,8 +131,9 @@ static const struct poise_option options[] = {
      .help = "write FILE as a NumPy array instead of text",
      .offset = offsetof(struct cli_bfs_values, binary)},
     {POISE_OPTION_FLAG, .name = "components",
-     .help = "count the connected components (a vertex without edges is "
-             "one), and find a lower bound of the diameter of the first "
+     .help = "count the connected components (edges lead both ways here, also "
+             "with --directed; a vertex without edges is one), and find a "
+             "lower bound of the diameter of the first "
              "root's",
      .offset = offsetof(struct cli_bfs_values, components)},
     {POISE_OPTION_LIST, .name = "model", .arg = "KEY=VALUE,...",

@@ -344,7 +344,8 @@ static void put_graph(const struct cli_bfs_job *job, struct poise_buf *out)
     poise_human_count(out, info->vertex_count - info->connected_count);
     poise_buf_puts(out, " of them isolated; ");
     poise_human_count(out, info->edge_count);
-    poise_buf_printf(out, " %s; order: %s\n", info->directed ? "arcs" : "edges",
+    poise_buf_printf(out, " edges%s; order: %s\n",
+                     info->directed ? ", one way" : "",
                      poise_graph_order_names[info->order]);
 }
 

@@ -290,7 +290,7 @@ static void share_open(struct flow_processor *processor,
                        const struct flow_share *share)
 {
     struct flow_row *row = share->row;
-    struct flow_slab *slab = row->slab;
+    struct flow_slab *slab = share->slab;
     uint16_t home = share->home;
     bool whole = row->whole;
     if (whole) {
@@ -346,8 +346,12 @@ int flow_open_row(struct flow_processor *processor,
     struct flow_slab *slab = row->slab;
     struct flow_share *own = NULL;
     for (unsigned p = 0; p < node->threads; p++) {
-        slab->shares[p] = (struct flow_share){
-            NULL, row, row->whole ? row->own->of[p] : 0, (uint16_t)p};
+        slab->shares[p] = (struct flow_share){NULL,
+                                              row,
+                                              slab,
+                                              &row->of_home[p],
+                                              row->whole ? row->own->of[p] : 0,
+                                              (uint16_t)p};
     }
     /* All are open before one is asked for: they may need each other. */
     for (uint32_t i = 0; !row->whole && i < row->own->count; i++) {
@@ -401,6 +405,18 @@ static void segment_step(struct flow_processor *processor,
     }
 }
 
+/* What the next version is made of. */
+static void next_fetch(const struct flow_node *node)
+{
+    if (node->threads > 1 && node->spare_rows) {
+        flow_line_fetch(node->spare_rows);
+        flow_line_fetch(&node->spare_rows->left);
+    }
+    if (node->threads > 1 && node->slabs) {
+        flow_line_fetch(node->slabs->shares);
+    }
+}
+
 void flow_advance(struct flow_processor *processor)
 {
     struct flow_node *node = processor->node;
@@ -415,6 +431,7 @@ void flow_advance(struct flow_processor *processor)
             }
         }
         processor->settles |= node->completed >= node->completed_most;
+        next_fetch(node);
         atomic_store(&node->advancing, false);
     }
     processor->settles |= node->job->app.iterate || node->unresolved ||
@@ -500,6 +517,31 @@ void flow_end_fetch(const struct poise_flow_task *task)
     flow_line_fetch(task->block);
     for (uint32_t i = 0; i < task->edge_count && i < FLOW_FEW; i++) {
         flow_line_fetch(task->edges[i].block);
+    }
+}
+
+/* Those that wait for its block: when it ends, it changes what they miss. The
+ * first line of a task is in front of its first edges. */
+static void waiters_fetch(const struct poise_flow_task *task)
+{
+    const struct flow_edge *edge = flow_waiters(task->block);
+    if (edge) {
+        flow_line_fetch(edge);
+        flow_line_fetch((const char *)edge - FLOW_LINE_BYTES);
+    }
+}
+
+void flow_end_fetch_soon(const struct flow_processor *processor,
+                         const struct poise_flow_task *task)
+{
+    const struct flow_row *row = task->block->row;
+    waiters_fetch(task);
+    if (row && atomic_load_explicit(&row->of_home[task->home].blocks,
+                                    memory_order_relaxed) == 1) {
+        flow_line_fetch(&row->left); /* it is the last one of this home */
+    }
+    if (processor->heap.count > 0) {
+        flow_end_fetch(processor->heap.items[0]);
     }
 }
 

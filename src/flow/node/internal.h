@@ -176,10 +176,6 @@ struct flow_row {
     struct flow_own *own; /**< referenced */
     int64_t version;
     uint32_t file;
-    uint32_t first_full;    /**< all blocks before it were found EMPTY */
-    struct flow_slab *slab; /**< its tasks, while it is open; owned */
-    bool keeps_slab;        /**< one of them runs though its block was written
-                                 by another one */
     bool whole;    /**< all blocks were EMPTY when it was opened, and are opened
                         by whoever touches them first: so they are counted */
     uint16_t turn; /**< counts what it was used for, from 1 on */
@@ -187,7 +183,11 @@ struct flow_row {
     struct flow_left *of_home;
     /* What changes while others look at the above. */
     struct flow_row *next FLOW_OWN_LINE, **at; /**< in a list of the node's */
-    atomic_uint left; /**< of what is of_home, how many are not 0 */
+    atomic_uint left;       /**< of what is of_home, how many are not 0 */
+    uint32_t first_full;    /**< all blocks before it were found EMPTY */
+    struct flow_slab *slab; /**< its tasks, while it is open; owned */
+    bool keeps_slab;        /**< one of them runs though its block was written
+                                 by another one */
     struct flow_block blocks[] FLOW_OWN_LINE; /**< by own->mine */
 };
 /** What one processor has left of a row, apart from what others have. */
@@ -219,9 +219,9 @@ struct flow_heap {
 
 struct poise_flow_task {
     /* What other threads than the one that runs it touch stands together: it
-     * moves from cache to cache. */
-    struct flow_block *block; /**< to be written */
-    struct flow_edge *edges;  /**< few, or owned */
+     * moves from cache to cache. No other task's data are there. */
+    struct flow_block *block FLOW_OWN_LINE; /**< to be written */
+    struct flow_edge *edges;                /**< few, or owned */
     atomic_uint missing;
     uint32_t edge_count;
     uint32_t preference; /**< of one version lower goes first */
@@ -234,15 +234,16 @@ struct poise_flow_task {
     bool of_slab;   /**< part of one */
     bool hurried;   /**< a question asked inside: nothing may be read */
     bool tripped;   /**< ... but something was to be */
+    uint64_t ready_ns;
+    struct poise_flow_task *next; /**< in a list of a processor's, or unused */
+    /* Behind that line, for flow_end_fetch. */
+    struct flow_edge few[FLOW_FEW] FLOW_OWN_LINE;
+
+    struct poise_flow_address address;
     size_t heap_at; /**< while it is ready: where in its heap */
     struct flow_heap *heap;
-    uint64_t ready_ns;
-    struct poise_flow_address address;
-    struct flow_edge few[FLOW_FEW];
-
     struct flow_node *node;
     struct flow_processor *processor; /**< that runs it; NULL: none */
-    struct poise_flow_task *next; /**< in a list of a processor's, or unused */
     /* One call of compute. */
     struct flow_made *made;     /**< not written yet, owned */
     struct flow_write *written; /**< [written_count], &one or owned */
@@ -257,7 +258,9 @@ struct poise_flow_task {
 struct flow_share {
     struct flow_share *next; /**< of processor->shares */
     struct flow_row *row;
-    uint32_t asks; /**< so many tasks of it */
+    struct flow_slab *slab; /**< of the row */
+    struct flow_left *left; /**< its part of the row's */
+    uint32_t asks;          /**< so many tasks of it */
     uint16_t home;
 };
 
@@ -267,7 +270,7 @@ struct flow_slab {
     uint32_t count;
     struct flow_share *shares; /**< by processor; behind `tasks` */
     bool *asks; /**< by task: its dependencies are to be asked for; too */
-    struct poise_flow_task tasks[];
+    struct poise_flow_task tasks[] FLOW_OWN_LINE;
 };
 
 /* ---- processors (processor.c) ------------------------------------------- */
@@ -291,6 +294,11 @@ struct flow_processor {
     atomic_bool inside FLOW_OWN_LINE;
     atomic_bool visited; /**< another processor takes of its tasks */
     atomic_uint ready;   /**< tasks in the heap, 2 if more: for who looks */
+    /** Of what follows, what it took and sent for (flow_take_given_soon). Empty
+     * while somebody has the node, too. */
+    _Atomic(struct poise_flow_task *) coming;
+    _Atomic(struct flow_share *) coming_shares;
+    bool comes; /**< what the first share leads to is on its way, too */
     /** Ready tasks that others, inside, have for it, and shares of rows that
      * they opened. Empty while somebody has the node. */
     _Atomic(struct poise_flow_task *) given FLOW_OWN_LINE;
@@ -463,6 +471,11 @@ void flow_ready_tell(struct flow_processor *processor);
 /** Take over what others gave to a processor: itself or a visitor, inside, or
  * who has the node. */
 void flow_take_given(struct flow_processor *processor);
+/** The same, for itself, while it has other tasks: what lies in another one's
+ * cache is first sent for, and taken in one of the next steps. */
+void flow_take_given_soon(struct flow_processor *processor);
+/** Whether it has tasks that are to come. */
+bool flow_has_coming(const struct flow_processor *processor);
 /** Whether others gave it something. */
 bool flow_has_given(const struct flow_processor *processor);
 /** From outside: let a processor that waits look for tasks. */
@@ -736,6 +749,9 @@ void flow_open_shares(struct flow_processor *processor,
                       struct flow_share *shares);
 /** Before a task is computed: begin to get what its end will change. */
 void flow_end_fetch(const struct poise_flow_task *task);
+/** Inside, when a task was taken: the same for what will change later. */
+void flow_end_fetch_soon(const struct flow_processor *processor,
+                         const struct poise_flow_task *task);
 /** A task has all that it needs. */
 void flow_task_is_ready(struct flow_processor *processor,
                         struct poise_flow_task *task);

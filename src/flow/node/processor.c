@@ -292,12 +292,19 @@ static bool step(struct flow_processor *processor, struct poise_flow_task *task,
     if (task && flow_end(processor, task, code, took_ns)) {
         task = NULL;
     }
-    flow_take_given(processor);
+    if (took_ns < LOOKS_MOST_NS) {
+        flow_take_given_soon(processor);
+    } else {
+        flow_take_given(processor);
+    }
     bool more = task || processor->slow || processor->settles ||
                 processor->completes || node->careful ||
                 is_due(node, took_ns < LOOKS_MOST_NS);
     if (!more) {
         *out = take_from(processor, &processor->heap);
+    }
+    if (*out && node->threads > 1) {
+        flow_end_fetch_soon(processor, *out);
     }
     struct flow_made *trash = processor->trash;
     processor->trash = NULL;
@@ -306,7 +313,7 @@ static bool step(struct flow_processor *processor, struct poise_flow_task *task,
     if (more) {
         *out = alone(processor, task, code, took_ns);
     }
-    if (processor->gave ||
+    if (processor->gave || flow_has_coming(processor) ||
         atomic_load_explicit(&processor->ready, memory_order_relaxed) > 0) {
         processor->gave = false;
         flow_wake(node);

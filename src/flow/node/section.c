@@ -89,6 +89,20 @@ void flow_wake(struct flow_node *node)
 
 /* ---- inside ------------------------------------------------------------- */
 
+/* While somebody has the node, most often for less than it takes to sleep and
+ * be woken. */
+static void stay_outside(struct flow_node *node)
+{
+    for (unsigned looks = 0; looks < LOOKS_MOST; looks++) {
+        if (!atomic_load(&node->had)) {
+            return;
+        }
+        poise_pause();
+    }
+    pthread_mutex_lock(&node->lock);
+    pthread_mutex_unlock(&node->lock);
+}
+
 void flow_enter(struct flow_processor *processor)
 {
     struct flow_node *node = processor->node;
@@ -101,8 +115,7 @@ void flow_enter(struct flow_processor *processor)
         }
         atomic_store_explicit(&processor->inside, false, memory_order_release);
         if (had) {
-            pthread_mutex_lock(&node->lock); /* when it is given up */
-            pthread_mutex_unlock(&node->lock);
+            stay_outside(node);
         } else {
             look(&looks);
         }
@@ -124,29 +137,113 @@ void flow_ready_tell(struct flow_processor *processor)
     }
 }
 
+bool flow_has_coming(const struct flow_processor *processor)
+{
+    return atomic_load_explicit(&processor->coming, memory_order_relaxed) ||
+           atomic_load_explicit(&processor->coming_shares,
+                                memory_order_relaxed);
+}
+
 bool flow_has_given(const struct flow_processor *processor)
 {
     return atomic_load_explicit(&processor->given, memory_order_relaxed) ||
-           atomic_load_explicit(&processor->shares, memory_order_relaxed);
+           atomic_load_explicit(&processor->shares, memory_order_relaxed) ||
+           flow_has_coming(processor);
+}
+
+static struct poise_flow_task *given_take(struct flow_processor *processor)
+{
+    return atomic_load_explicit(&processor->given, memory_order_relaxed)
+               ? atomic_exchange_explicit(&processor->given, NULL,
+                                          memory_order_acquire)
+               : NULL;
+}
+
+static struct flow_share *shares_take(struct flow_processor *processor)
+{
+    return atomic_load_explicit(&processor->shares, memory_order_relaxed)
+               ? atomic_exchange_explicit(&processor->shares, NULL,
+                                          memory_order_acquire)
+               : NULL;
+}
+
+static struct poise_flow_task *coming_take(struct flow_processor *processor)
+{
+    struct poise_flow_task *task =
+        atomic_load_explicit(&processor->coming, memory_order_relaxed);
+    atomic_store_explicit(&processor->coming, NULL, memory_order_relaxed);
+    return task;
+}
+
+static struct flow_share *coming_share(const struct flow_processor *processor)
+{
+    return atomic_load_explicit(&processor->coming_shares,
+                                memory_order_relaxed);
+}
+
+static void coming_shares_set(struct flow_processor *processor,
+                              struct flow_share *shares)
+{
+    atomic_store_explicit(&processor->coming_shares, shares,
+                          memory_order_relaxed);
+    processor->comes = false;
+    if (shares) {
+        flow_line_fetch(shares);
+    }
+}
+
+static void make_ready(struct flow_processor *processor,
+                       struct poise_flow_task *task)
+{
+    while (task) {
+        struct poise_flow_task *next = task->next;
+        flow_task_is_ready(processor, task);
+        task = next;
+    }
 }
 
 void flow_take_given(struct flow_processor *processor)
 {
-    struct flow_share *shares = NULL;
-    struct poise_flow_task *task = NULL, *next;
-    if (atomic_load_explicit(&processor->shares, memory_order_relaxed)) {
-        shares = atomic_exchange_explicit(&processor->shares, NULL,
-                                          memory_order_acquire);
-    }
+    struct flow_share *shares = coming_share(processor);
+    coming_shares_set(processor, NULL);
     flow_open_shares(processor, shares);
-    if (atomic_load_explicit(&processor->given, memory_order_relaxed)) {
-        task = atomic_exchange_explicit(&processor->given, NULL,
-                                        memory_order_acquire);
+    flow_line_fetch((const void *)&processor->given);
+    flow_open_shares(processor, shares_take(processor));
+    make_ready(processor, coming_take(processor));
+    make_ready(processor, given_take(processor));
+}
+
+/* A step further with the first of its shares. */
+static void share_soon(struct flow_processor *processor)
+{
+    struct flow_share *share = coming_share(processor);
+    if (!share) {
+        coming_shares_set(processor, shares_take(processor));
+    } else if (!processor->comes) {
+        processor->comes = true;
+        flow_line_fetch(share->left);
+        __builtin_prefetch(share->row);
+    } else {
+        coming_shares_set(processor, share->next);
+        share->next = NULL;
+        flow_open_shares(processor, share);
     }
-    for (; task; task = next) {
-        next = task->next;
-        flow_task_is_ready(processor, task);
+}
+
+void flow_take_given_soon(struct flow_processor *processor)
+{
+    make_ready(processor, coming_take(processor));
+    if (processor->heap.count == 0) {
+        flow_take_given(processor);
+        return;
     }
+    flow_line_fetch((const void *)&processor->given);
+    struct poise_flow_task *task = given_take(processor);
+    if (task) {
+        flow_line_fetch(task);
+        atomic_store_explicit(&processor->coming, task, memory_order_relaxed);
+    }
+    share_soon(processor);
 }
 
 /* The last ones of a heap can be taken without order being lost. */

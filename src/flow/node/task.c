@@ -211,7 +211,7 @@ int flow_task_open(struct flow_node *node, struct flow_block *block,
     if (task) {
         node->unused = task->next;
     } else {
-        task = poise_alloc(1, sizeof *task);
+        task = flow_aligned(sizeof *task);
     }
     if (!task) {
         return -ENOMEM;

@@ -465,8 +465,7 @@ struct poise_flow_options {
      * itself gets to listen; 0: 5 s. The last one is given 20 times as long. */
     uint64_t lost_ns;
     /** Called in the caller's thread with how far the job is: each `watch_ns`
-     * (0: 200 ms), when a node dies, and at the end. Not without nodes. NULL:
-     * not. */
+     * (0: 200 ms), when a node dies, and at the end. NULL: not. */
     void (*watch)(const struct poise_flow_watch *watch, void *arg);
     void *watch_arg;
     uint64_t watch_ns;

@@ -460,6 +460,9 @@ void flow_node_lock(struct flow_node *node);
 void flow_node_unlock(struct flow_node *node);
 /** Wait for a condition of the node's, which is had before and after. */
 void flow_node_wait(struct flow_node *node, pthread_cond_t *condition);
+/** The same for `ns` at most. */
+void flow_node_wait_ns(struct flow_node *node, pthread_cond_t *condition,
+                       uint64_t ns);
 /** A processor is inside until it leaves: short, and without waiting. */
 void flow_enter(struct flow_processor *processor);
 void flow_leave(struct flow_processor *processor);

@@ -36,17 +36,61 @@ static int segments_alone(struct flow_node *node, uint32_t file)
     return code;
 }
 
+/* How far it is: the map is not there to say. The node is had. */
+static void tell_alone(struct flow_node *node, uint64_t ns)
+{
+    const struct poise_flow_options *options = node->options;
+    struct poise_flow_watch watch = {
+        .ns = ns, .version = INT64_MAX, .line = -1, .count = 1};
+    flow_node_count(node);
+    for (uint32_t f = 0; f < node->job->file_count; f++) {
+        int64_t low = flow_file_low(node, f);
+        int64_t to = node->job->files[f].shape.versions.to;
+        watch.versions = to > watch.versions ? to : watch.versions;
+        watch.version = low < watch.version ? low : watch.version;
+    }
+    if (watch.version > watch.versions) {
+        watch.version = watch.versions;
+    }
+    struct poise_flow_watched one = {.alive = true,
+                                     .joined = true,
+                                     .version = watch.version,
+                                     .blocks = node->stats.blocks};
+    watch.blocks = one.blocks;
+    watch.nodes = &one;
+    flow_node_unlock(node);
+    options->watch(&watch, options->watch_arg);
+    flow_node_lock(node);
+}
+
+/* Wait until there is something to do, or to tell. */
+static void wait_alone(struct flow_node *node, uint64_t begin_ns)
+{
+    const struct poise_flow_options *options = node->options;
+    if (options->watch) {
+        tell_alone(node, poise_clock_ns() - begin_ns);
+        if (!node->stop && !node->outputs && !flow_node_is_done(node)) {
+            flow_node_wait_ns(node, &node->event,
+                              options->watch_ns ? options->watch_ns
+                                                : UINT64_C(200000000));
+        }
+    } else {
+        flow_node_wait(node, &node->event);
+    }
+}
+
 /* Hand out results until all is done. The node is had. */
 static void serve_alone(struct flow_node *node)
 {
     const struct poise_flow_options *options = node->options;
+    uint64_t begin_ns = poise_clock_ns();
     while (!node->stop) {
         struct flow_block *block = flow_node_output(node);
         if (!block && flow_node_is_done(node)) {
             break;
         }
         if (!block) {
-            flow_node_wait(node, &node->event);
+            wait_alone(node, begin_ns);
             continue;
         }
         int code = 0;
@@ -68,6 +112,9 @@ static void serve_alone(struct flow_node *node)
         if (code < 0) {
             flow_node_fail(node, code);
         }
+    }
+    if (options->watch) {
+        tell_alone(node, poise_clock_ns() - begin_ns);
     }
     node->stop = true;
     pthread_cond_broadcast(&node->work);

@@ -75,6 +75,19 @@ void flow_node_wait(struct flow_node *node, pthread_cond_t *condition)
     keep_out(node);
 }
 
+void flow_node_wait_ns(struct flow_node *node, pthread_cond_t *condition,
+                       uint64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    atomic_store_explicit(&node->had, false, memory_order_release);
+    pthread_cond_timedwait(condition, &node->lock, &until);
+    keep_out(node);
+}
+
 void flow_wake(struct flow_node *node)
 {
     if (atomic_load_explicit(&node->idle, memory_order_relaxed) == 0 ||

@@ -252,6 +252,9 @@ struct poise_dedup_trial {
     uint32_t bits;         /**< of fingerprints; 0: 40 */
     bool forgets;          /**< the sender has an empty cache for each file */
     uint64_t memory_bytes; /**< of each cache; 0: 1 GiB */
+    /** Told of each portion that went through; NULL: nobody. */
+    void (*passed)(uint64_t bytes, void *arg);
+    void *arg;
 };
 
 struct poise_dedup_outcome {

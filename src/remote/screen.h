@@ -136,6 +136,10 @@ POISE_API void poise_screen_reader_close(struct poise_screen_reader *reader);
  */
 POISE_API int poise_screen_reader_next(struct poise_screen_reader *reader,
                                        struct poise_screen_step *out);
+/** Bytes of the file that were read; *total becomes those that it has, 0:
+ * nobody knows. */
+POISE_API uint64_t poise_screen_reader_at(
+    const struct poise_screen_reader *reader, uint64_t *total);
 POISE_API const struct poise_screen_picture *
 poise_screen_reader_picture(const struct poise_screen_reader *reader);
 

@@ -343,7 +343,9 @@ static void pool_begin(struct poise_pool *pool)
 {
     pool->turn_ticks = poise_clock_ns_to_ticks(
         pool->size > 1 ? POOL_TURN_NS : POOL_TURN_ALONE_NS);
-    pool->progress_ticks = poise_clock_ns_to_ticks(POOL_PROGRESS_NS);
+    pool->progress_ticks = poise_clock_ns_to_ticks(
+        pool->options.progress_ns ? pool->options.progress_ns
+                                  : POOL_PROGRESS_NS);
     pool->start_ticks = poise_clock_ticks();
     pool->next_turn = pool->start_ticks + pool->turn_ticks;
     pool->next_progress = pool->start_ticks + pool->progress_ticks;

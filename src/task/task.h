@@ -139,6 +139,7 @@ struct poise_pool_options {
     /** Set to a signal number, by a signal handler say, it stops the pool:
      * with a last checkpoint if asked for, and -EINTR on all ranks. */
     const volatile int *interrupt;
+    uint64_t progress_ns; /**< between calls of that hook; 0: 0.1 s */
 };
 
 /** Collective over `world` (NULL: one process, no communication). The world

@@ -96,8 +96,9 @@ static uint64_t on_the_wire(const struct end *from, const struct end *to)
            poise_dedup_peer_stats(to->peer).wire_out;
 }
 
-static int send_file(struct end *from, struct end *to, const char *path,
-                     unsigned char *buffer, uint64_t *bytes)
+static int send_file(const struct poise_dedup_trial *trial, struct end *from,
+                     struct end *to, const char *path, unsigned char *buffer,
+                     uint64_t *bytes)
 {
     int fd = poise_file_open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     ssize_t received = 1;
@@ -120,6 +121,9 @@ static int send_file(struct end *from, struct end *to, const char *path,
         }
         if (code == 0) {
             code = carry(to, from);
+        }
+        if (received > 0 && trial->passed) {
+            trial->passed((uint64_t)received, trial->arg);
         }
     }
     close(fd);
@@ -153,7 +157,7 @@ int poise_dedup_try(const struct poise_dedup_trial *trial,
         }
         /* A connection's first words are counted, too. */
         before = i == 0 || trial->forgets ? 0 : on_the_wire(&from, &to);
-        code = send_file(&from, &to, paths[i], buffer, &sum.last_bytes);
+        code = send_file(trial, &from, &to, paths[i], buffer, &sum.last_bytes);
         sum.last_sent_bytes = on_the_wire(&from, &to) - before;
         sum.bytes += sum.last_bytes;
         sum.sent_bytes += sum.last_sent_bytes;

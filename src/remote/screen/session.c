@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char head[] = "poise-screen 1\n";
@@ -193,6 +194,7 @@ int poise_screen_writer_end(struct poise_screen_writer *writer,
 
 struct poise_screen_reader {
     int fd;
+    uint64_t total; /* of the file; 0: a pipe */
     char *path;
     uint64_t offset; /* of what comes next */
     uint8_t *in;
@@ -276,7 +278,10 @@ static int begin(struct poise_screen_reader *reader)
     if (fd < 0) {
         return fd;
     }
+    struct stat st;
     reader->fd = fd;
+    reader->total =
+        fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     int code = take(reader, found, sizeof found);
     return code == 0 && memcmp(found, head, HEAD_BYTES) != 0
                ? poise_error_set(EBADMSG, "read", reader->path,
@@ -300,6 +305,13 @@ int poise_screen_reader_open(const char *path, struct poise_screen_reader **out)
     }
     *out = reader;
     return 0;
+}
+
+uint64_t poise_screen_reader_at(const struct poise_screen_reader *reader,
+                                uint64_t *total)
+{
+    *total = reader->total;
+    return reader->offset;
 }
 
 const struct poise_screen_picture *

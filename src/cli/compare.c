@@ -19,7 +19,7 @@ struct values {
     struct cli_engine engine;
     struct poise_strings metadata;
     const char *output, *where, *report;
-    int format, content;
+    int format, content, color;
     bool sizes_only, one_file_system, json, quiet, stats, null_ended;
     struct poise_walk_filter *filter;
 };
@@ -55,6 +55,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_ENUM, .name = "format", .arg = "NAME",
      .help = "format of FILE (default: by the ending of its name, else text)",
      .offset = offsetof(struct values, format), .choices = format_names},
+    CLI_COLOR_OPTION(struct values, color),
     {POISE_OPTION_FLAG, '0', "null", .help = "end lines with NUL",
      .offset = offsetof(struct values, null_ended)},
     {POISE_OPTION_FLAG, 'q', "quiet",
@@ -112,6 +113,7 @@ struct sink {
     struct cli_lines lines;
     const struct values *values;
     enum format format;
+    bool colours;
     struct poise_output *output; /* text, JSON lines */
     struct poise_compare_table *table;
 };
@@ -213,12 +215,24 @@ static void put_detail(const struct poise_difference *d, struct poise_buf *out)
     }
 }
 
+/* As of diff: gone is red, new is green; else it is yellow. */
+static void put_style(const struct poise_difference *d, struct poise_buf *out)
+{
+    poise_buf_puts(out, d->kinds & POISE_DIFFERS_MISSING ? "\033[31m"
+                        : d->kinds & POISE_DIFFERS_EXTRA ? "\033[32m"
+                                                         : "\033[33m");
+}
+
 static void put_text(struct sink *sink, const struct poise_difference *d)
 {
     struct poise_buf *out = &sink->lines.out, detail = {0};
     size_t begin;
 
+    if (sink->colours) {
+        put_style(d, out);
+    }
     put_kinds(d, out);
+    poise_buf_puts(out, sink->colours ? "\033[0m" : "");
     poise_buf_putc(out, '\t');
     begin = out->len;
     poise_buf_append(out, d->path, d->path_len);
@@ -455,6 +469,8 @@ static int run(struct cli_job *job, const struct values *values,
                               cli_is_terminal(STDOUT_FILENO)},
         .values = values,
         .format = format_of(values),
+        .colours = !values->output && !values->null_ended &&
+                   cli_has_colours(values->color, STDOUT_FILENO),
     };
     struct cli_tree_page page;
     int code = cli_tree_page_begin(&page, job, values->report);
@@ -479,9 +495,10 @@ static int run(struct cli_job *job, const struct values *values,
     }
     code = poise_world_agree(job->world, code);
     int status = cli_job_code(job, code, result.errors);
-    status = status != CLI_DONE       ? TROUBLE
-             : result.differences > 0 ? DIFFERENT
-                                      : SAME;
+    status = status == CLI_INTERRUPTED ? CLI_INTERRUPTED
+             : status != CLI_DONE      ? TROUBLE
+             : result.differences > 0  ? DIFFERENT
+                                       : SAME;
     poise_compare_result_free(&result);
     poise_buf_free(&sink.lines.out);
     return status;

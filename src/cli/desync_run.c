@@ -238,8 +238,7 @@ static int run_job(struct values *values, int argc, char **argv,
     run_options.output = program->output;
     run_options.output_arg = program->arg;
     if (code == 0 && !cluster->agent) {
-        code = cli_live_open(flow->live, values->report != NULL, &run_options,
-                             &live);
+        code = cli_live_open(flow, values->report != NULL, &run_options, &live);
     }
     if (code == 0) {
         code = poise_flow_run(&job, &run_options, stats);
@@ -317,7 +316,8 @@ static int missing_job(void)
 
 int cli_desync_run(int argc, char **argv)
 {
-    struct values values = {.flow.replicate = CLI_FLOW_REPLICATE};
+    struct values values = {.flow.replicate = CLI_FLOW_REPLICATE,
+                            .flow.live = cli_is_terminal(STDERR_FILENO)};
     int status = CLI_DONE;
     int end = cli_options_end(options, argc, argv);
     int first = cli_parse(&cli_desync_run_command, end, argv, &values,

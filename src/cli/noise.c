@@ -1,17 +1,19 @@
 /* poise noise: how much the operating system disturbs a parallel program. */
 #include "cli/common/common.h"
+#include "cli/common/meter.h"
 
 #include <poise/coll.h>
 #include <poise/noise.h>
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 struct values {
     struct cli_common common;
     uint64_t quantum_ns, time_ns;
     int64_t iterations;
-    bool json;
+    bool json, progress;
 };
 
 static const struct poise_option options[] = {
@@ -27,6 +29,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, iterations), .min = 1, .max = 100000000},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_RENAMED(POISE_OPTION_DURATION, 'q', NULL, "TIME", "--quantum",
                 struct values, quantum_ns),
     CLI_RENAMED(POISE_OPTION_DURATION, 't', NULL, "TIME", "--time",
@@ -179,7 +182,7 @@ static uint32_t iterations_of(const struct values *values, uint64_t quantum_ns)
 }
 
 static int run_all(struct poise_coll *coll, const struct values *values,
-                   struct poise_buf *out)
+                   struct cli_meter *meter, struct poise_buf *out)
 {
     static const uint64_t usual[] = {1000000, 10000000, 0};
     struct poise_json json = poise_json_to(out, false);
@@ -199,6 +202,8 @@ static int run_all(struct poise_coll *coll, const struct values *values,
             .allreduce = i % 2 == 1};
         struct poise_coll_noise noise;
 
+        /* Between runs only: what shows it would be noise, too. */
+        cli_meter_show(meter, "measured", "runs", i, 2 * quanta);
         code = poise_coll_noise(coll, &run, &noise);
         if (code == 0 && values->json) {
             print_json(&noise, run.allreduce, run.iterations, &json);
@@ -217,9 +222,11 @@ static int run_all(struct poise_coll *coll, const struct values *values,
 int cli_noise(int argc, char **argv)
 {
     const char *name = cli_noise_command.name;
-    struct values values = {.time_ns = UINT64_C(2000000000)};
+    struct values values = {.time_ns = UINT64_C(2000000000),
+                            .progress = cli_is_terminal(STDERR_FILENO)};
     struct poise_world *world;
     struct poise_coll *coll = NULL;
+    struct cli_meter meter = {0};
     struct poise_buf out = {0};
     int exit_code = CLI_DONE, code;
     int first = cli_parse(&cli_noise_command, argc, argv, &values,
@@ -238,7 +245,9 @@ int cli_noise(int argc, char **argv)
     }
     code = poise_coll_create(world, NULL, &coll);
     if (code == 0) {
-        code = run_all(coll, &values, &out);
+        meter.wanted = values.progress && poise_world_rank(world) == 0;
+        code = run_all(coll, &values, &meter, &out);
+        cli_meter_wipe(&meter);
     }
     if (code < 0) {
         exit_code = cli_fail(name, code);

@@ -453,6 +453,15 @@ static struct shown shown_of(const struct values *values)
                           .series.count = 1};
 }
 
+/* After an interruption. */
+static void say_go_on(int err)
+{
+    if (err == -EINTR) {
+        cli_say("send", "to go on, run the same command again: what has "
+                        "arrived is not sent again");
+    }
+}
+
 static int run(const struct values *values, const char *const *paths,
                size_t count)
 {
@@ -464,6 +473,7 @@ static int run(const struct values *values, const char *const *paths,
     wipe(&shown);
     if (err < 0) {
         code = cli_fail("send", err);
+        say_go_on(err);
     } else {
         code = stats.problems ? CLI_PARTLY : CLI_DONE;
     }
@@ -552,7 +562,10 @@ static int run_several(const struct values *values, const char *const *paths,
     code = outcomes && targets
                ? show_outcomes(values, targets, all, outcomes, &shown.out)
                : CLI_DONE;
-    if (err < 0 && code == CLI_DONE) {
+    if (err == -EINTR) {
+        say_go_on(err);
+        code = CLI_INTERRUPTED;
+    } else if (err < 0 && code == CLI_DONE) {
         code = cli_fail("send", err);
     }
     if (values->report && outcomes && targets) {

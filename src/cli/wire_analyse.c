@@ -1,5 +1,6 @@
 /* poise wire analyse: how redundant data are, and what would be sent. */
 #include "cli/common/common.h"
+#include "cli/common/meter.h"
 
 #include <poise/dedup.h>
 
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct values {
     struct cli_common common;
@@ -15,7 +17,7 @@ struct values {
     uint64_t memory;
     int64_t bits;
     const char *report;
-    bool json;
+    bool json, progress;
 };
 
 static const struct poise_option options[] = {
@@ -39,6 +41,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
      .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_RENAMED(POISE_OPTION_LIST, 'm', "method", "NAME", "--segmenter",
                 struct values, methods),
     CLI_RENAMED(POISE_OPTION_LIST, 's', NULL, "SIZE", "--size", struct values,
@@ -314,8 +317,21 @@ static int write_page(const struct trial *trials, size_t count, size_t sizes,
 
 /* ---- the run ------------------------------------------------------------ */
 
-/* Both caches hold all of the data, their tables and what is not full. */
-static uint64_t memory_for(const char *const *paths, int count)
+/* How far all trials are: each sends all files twice. */
+struct way {
+    struct cli_meter meter;
+    uint64_t passed, total;
+};
+
+static void show_passed(uint64_t bytes, void *arg)
+{
+    struct way *way = arg;
+
+    way->passed += bytes;
+    cli_meter_show(&way->meter, "sent", NULL, way->passed, way->total);
+}
+
+static uint64_t bytes_of(const char *const *paths, int count)
 {
     uint64_t bytes = 0;
 
@@ -325,24 +341,48 @@ static uint64_t memory_for(const char *const *paths, int count)
             bytes += (uint64_t)st.st_size;
         }
     }
-    return 3 * bytes + (64 << 20);
+    return bytes;
 }
 
 static int run_trial(struct trial *trial, const struct values *values,
-                     const char *const *paths, int count)
+                     const char *const *paths, int count, struct way *way)
 {
+    /* Both caches hold all of the data, their tables and what is not full. */
+    uint64_t needed = 3 * bytes_of(paths, count) + (64 << 20);
     struct poise_dedup_trial how = {
         .method = trial->method,
         .cut = trial->cut,
         .bits = (uint32_t)values->bits,
-        .memory_bytes =
-            values->memory ? values->memory : memory_for(paths, count),
+        .memory_bytes = values->memory ? values->memory : needed,
+        .passed = show_passed,
+        .arg = way,
     };
     int code = poise_dedup_try(&how, paths, (size_t)count, &trial->warm);
 
     how.forgets = true;
     return code < 0 ? code
                     : poise_dedup_try(&how, paths, (size_t)count, &trial->cold);
+}
+
+static int send_all(const struct values *values, const char *const *paths,
+                    int count, struct trial *trials, size_t made)
+{
+    struct way way = {.meter.wanted = values->progress};
+    int code = 0;
+
+    for (size_t i = 0; i < made; i++) {
+        way.total += trials[i].again ? 0 : 2 * bytes_of(paths, count);
+    }
+    for (size_t i = 0; i < made && code == 0; i++) {
+        if (trials[i].again) {
+            trials[i].warm = trials[i - 1].warm;
+            trials[i].cold = trials[i - 1].cold;
+        } else {
+            code = run_trial(&trials[i], values, paths, count, &way);
+        }
+    }
+    cli_meter_wipe(&way.meter);
+    return code;
 }
 
 static int run_all(const struct values *values, const char *const *paths,
@@ -384,21 +424,13 @@ static int run_all(const struct values *values, const char *const *paths,
             trial->cut.average = code == 0 ? (uint32_t)size : 0;
         }
     }
-    for (size_t i = 0; i < *made && code == 0; i++) {
-        if (trials[i].again) {
-            trials[i].warm = trials[i - 1].warm;
-            trials[i].cold = trials[i - 1].cold;
-        } else {
-            code = run_trial(&trials[i], values, paths, count);
-        }
-    }
-    return code;
+    return code < 0 ? code : send_all(values, paths, count, trials, *made);
 }
 
 int cli_wire_analyse(int argc, char **argv)
 {
     const char *name = cli_wire_analyse_command.name;
-    struct values values = {0};
+    struct values values = {.progress = cli_is_terminal(STDERR_FILENO)};
     struct poise_buf out = {0};
     struct trial *trials = poise_alloc(TRIALS_MOST, sizeof *trials);
     struct cli_standard standard;

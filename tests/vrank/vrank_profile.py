@@ -250,12 +250,17 @@ class Profiles(unittest.TestCase):
     def test_advise_leaves_nothing(self):
         folder = tempfile.mkdtemp(dir=self.folder)
         environment = dict(ENVIRONMENT, TMPDIR=folder)
-        words = [POISE, "advise", "--time", "1m", "./sor", "60", "100000"]
+        words = [POISE, "advise", "--progress", "--time", "1m", "./sor", "60",
+                 "100000"]
         with subprocess.Popen(words, cwd=self.folder, env=environment,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True) as job:
-            while not os.listdir(folder):
-                time.sleep(0.01)
+            said = ""
+            while not re.search(r"run 1, \d.* runs/s, at most \d.* left", said):
+                more = job.stderr.read(1)
+                self.assertTrue(more, said)
+                said += more
+            self.assertTrue(os.listdir(folder))
             job.send_signal(signal.SIGINT)
             out, _ = job.communicate(timeout=60 * SLOWNESS)
         self.assertEqual(job.returncode, 128 + signal.SIGINT)

@@ -209,7 +209,7 @@ static int run(const struct cli_bfs_values *values, const char *path)
     job.rank = poise_world_rank(world);
     job.ranks = poise_world_size(world);
     job.world = job.ranks > 1 ? world : NULL;
-    job.progress = values->progress && job.rank == 0;
+    job.meter.wanted = values->progress && job.rank == 0;
     code = cli_bfs_model_create(&job);
     if (code == 0) {
         code = poise_graph_place(job.world, (enum poise_graph_map)values->map);

@@ -112,22 +112,24 @@ static int summary(const struct values *values,
 static int run(const struct values *values, const char *from, const char *to)
 {
     struct poise_graph_edges edges = {0};
+    struct cli_meter meter = {.wanted = values->progress};
     struct poise_graph_save_options save = {
         .format = (enum poise_graph_format)values->to,
         .threads = (unsigned)values->graph.threads,
         .input = from,
-        .progress = values->progress ? cli_progress_show : NULL,
+        .progress = cli_bfs_show,
+        .arg = &meter,
     };
     uint64_t start = poise_clock_ns(), read_ns, write_ns;
-    int status, code = cli_bfs_edges(&values->graph, NULL, from,
-                                     values->progress, &edges);
+    int status,
+        code = cli_bfs_edges(&values->graph, NULL, from, &meter, &edges);
 
     read_ns = poise_clock_ns() - start;
     if (code == 0) {
         code = poise_graph_save(&edges, to, &save);
     }
     write_ns = poise_clock_ns() - start - read_ns;
-    cli_progress_wipe(values->progress);
+    cli_meter_wipe(&meter);
     status = code < 0 ? cli_fail("bfs convert", code)
                       : summary(values, &edges, read_ns, write_ns);
     poise_graph_edges_free(&edges);

@@ -7,6 +7,19 @@
 
 #define BFS_ROOTS 64
 
+int cli_bfs_show(const char *doing, uint64_t done, uint64_t total, void *arg)
+{
+    static const char *const units[][2] = {
+        {"read", NULL}, {"write", "blocks"}, {"searching", "searches"}};
+    const char *unit = "steps";
+
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        unit = strcmp(units[i][0], doing) == 0 ? units[i][1] : unit;
+    }
+    cli_meter_show(arg, doing, unit, done, total);
+    return 0;
+}
+
 static struct poise_graph_kronecker kronecker(const struct cli_bfs_graph *graph)
 {
     return (struct poise_graph_kronecker){
@@ -20,7 +33,7 @@ static struct poise_graph_kronecker kronecker(const struct cli_bfs_graph *graph)
 }
 
 int cli_bfs_edges(const struct cli_bfs_graph *graph, struct poise_world *world,
-                  const char *path, bool progress,
+                  const char *path, struct cli_meter *meter,
                   struct poise_graph_edges *edges)
 {
     struct poise_graph_load_options load = {
@@ -29,7 +42,8 @@ int cli_bfs_edges(const struct cli_bfs_graph *graph, struct poise_world *world,
         .names = graph->names,
         .threads = (unsigned)graph->threads,
         .memory_bytes = graph->memory,
-        .progress = progress ? cli_progress_show : NULL,
+        .progress = cli_bfs_show,
+        .arg = meter,
     };
     struct poise_graph_kronecker generate = kronecker(graph);
     int code = path ? poise_graph_load(world, path, &load, edges)
@@ -53,11 +67,12 @@ int cli_bfs_get_graph(struct cli_bfs_job *job)
         .memory_bytes = values->graph.memory,
         .ablation.no_hubs = !values->hubs,
         .ablation.no_huge_pages = !values->huge_pages,
-        .progress = job->progress ? cli_progress_show : NULL,
+        .progress = cli_bfs_show,
+        .arg = &job->meter,
     };
     uint64_t from = poise_clock_ns();
-    int code = cli_bfs_edges(&values->graph, job->world, job->path,
-                             job->progress, &edges);
+    int code = cli_bfs_edges(&values->graph, job->world, job->path, &job->meter,
+                             &edges);
 
     job->generation_ns = poise_clock_ns() - from;
     if (code == 0) {
@@ -69,7 +84,7 @@ int cli_bfs_get_graph(struct cli_bfs_job *job)
         poise_graph_info(job->graph, &job->info);
     }
     job->edges = edges;
-    cli_progress_wipe(job->progress);
+    cli_meter_wipe(&job->meter);
     return code;
 }
 

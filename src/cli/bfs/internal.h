@@ -6,6 +6,7 @@
 #define POISE_CLI_BFS_H
 
 #include "cli/common/common.h"
+#include "cli/common/meter.h"
 
 #include <poise/bfs.h>
 
@@ -60,9 +61,11 @@ static inline bool cli_bfs_about_files(const struct cli_bfs_graph *graph)
     return graph->from != 0 || graph->directed || graph->names;
 }
 
+/** A poise_graph_progress: `arg` is a struct cli_meter. */
+int cli_bfs_show(const char *doing, uint64_t done, uint64_t total, void *arg);
 /** Get it: `path`, or the one that is made where that is NULL. */
 int cli_bfs_edges(const struct cli_bfs_graph *graph, struct poise_world *world,
-                  const char *path, bool progress,
+                  const char *path, struct cli_meter *meter,
                   struct poise_graph_edges *edges);
 
 struct cli_bfs_values {
@@ -126,7 +129,7 @@ struct cli_bfs_job {
     const char *path;          /**< NULL: --scale */
     struct poise_world *world; /**< NULL: alone */
     int rank, ranks;
-    bool progress;
+    struct cli_meter meter;
     struct poise_graph_edges edges; /**< for validation */
     struct poise_graph_names *graph_names;
     struct poise_graph *graph;

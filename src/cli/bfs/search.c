@@ -263,11 +263,11 @@ int cli_bfs_search_all(struct cli_bfs_job *job)
     code = poise_graph_bfs_create(job->graph, &bfs, &job->bfs);
     for (size_t i = 0; code == 0 && i < job->run_count; i++) {
         code = search(job, &job->runs[i]);
-        if (code == 0 && job->progress) {
-            cli_progress_show("searching", i + 1, job->run_count, NULL);
+        if (code == 0) {
+            cli_bfs_show("searching", i + 1, job->run_count, &job->meter);
         }
     }
-    cli_progress_wipe(job->progress);
+    cli_meter_wipe(&job->meter);
     return code < 0 ? code : join_levels(job);
 }
 

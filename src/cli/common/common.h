@@ -17,7 +17,9 @@ enum {
     CLI_DONE = 0,
     CLI_PARTLY = 1, /**< some of it failed */
     CLI_WRONG_USE = 2,
-    CLI_LACKS = 3,           /**< the machine lacks something */
+    CLI_LACKS = 3,         /**< the machine lacks something */
+    CLI_INTERRUPTED = 130, /**< a signal ended it, in order: as a shell says of
+                                what SIGINT killed */
     CLI_WRAPPER_FAILED = 125 /**< a command that runs others: its own failure */
 };
 
@@ -146,13 +148,18 @@ int cli_write(const char *name, const struct poise_buf *out);
  * gives its processes a terminal for standard output and passes on what they
  * write to where it may have to arrive unchanged: that is none. */
 bool cli_is_terminal(int fd);
+/** --color: when there are colours. In the order of cli_color_names. */
+enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER };
+extern const char *const cli_color_names[];
+/** Whether what is written there has colours: `auto`: on a terminal that can,
+ * unless NO_COLOR says no. */
+bool cli_has_colours(int color, int fd);
 /** All of `out` on stderr, for --verbose; empties it. */
 void cli_write_verbose(struct poise_buf *out);
-/** How far something is, in one line on stderr that the next one replaces: a
- * poise_graph_progress. */
-int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
-                      void *arg);
-/** Wipe that line, if lines were `shown`. */
+/** The time between two lines of progress: that of POISE_PROGRESS, or `usual`.
+ */
+uint64_t cli_progress_ns(uint64_t usual);
+/** Wipe a line of progress, if lines were `shown` (meter.h). */
 void cli_progress_wipe(bool shown);
 
 /* ---- "-" ---------------------------------------------------------------- */
@@ -244,6 +251,16 @@ struct cli_common {
             .help = "show progress on stderr (default: on a terminal; "        \
                     "--no-progress: never)",                                   \
             .offset = offsetof(type, member)                                   \
+    }
+
+#define CLI_COLOR_OPTION(type, member)                                         \
+    {                                                                          \
+        POISE_OPTION_ENUM, .name = "color", .arg = "NAME",                     \
+                           .help = "use colours: auto (on a terminal, unless " \
+                                   "NO_COLOR is set), always or never "        \
+                                   "(default: auto)",                          \
+                           .offset = offsetof(type, member),                   \
+                           .choices = cli_color_names                          \
     }
 
 /** Parse argv by the command's table; --help and --version are served here

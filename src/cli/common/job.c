@@ -88,6 +88,7 @@ int cli_job_start(struct cli_job *job, const char *name,
     pool->seed = (uint64_t)engine->seed;
     job->seed = pool->seed;
     pool->interrupt = &interrupted;
+    pool->progress_ns = cli_progress_ns(0);
     if (!poise_world_threads_allowed(job->world)) {
         if (pool->threads > 1 && job->rank == 0) {
             cli_say(name, "this MPI allows one thread for each rank");
@@ -167,7 +168,7 @@ int cli_job_code(struct cli_job *job, int code, uint64_t errors)
         if (job->rank == 0) {
             cli_say(job->name, "interrupted: not all was done");
         }
-        return CLI_PARTLY;
+        return CLI_INTERRUPTED;
     }
     if (code < 0) {
         int status = code == -EINVAL    ? CLI_WRONG_USE

@@ -64,6 +64,19 @@ bool cli_is_terminal(int fd)
     return isatty(fd) == 1 && (fd != STDOUT_FILENO || !launched_rank());
 }
 
+const char *const cli_color_names[] = {"auto", "always", "never", NULL};
+
+bool cli_has_colours(int color, int fd)
+{
+    const char *terminal = getenv("TERM"), *plain = getenv("NO_COLOR");
+
+    if (color != CLI_COLOR_AUTO) {
+        return color == CLI_COLOR_ALWAYS;
+    }
+    return !(plain && *plain) && terminal && strcmp(terminal, "dumb") != 0 &&
+           cli_is_terminal(fd);
+}
+
 void cli_say(const char *name, const char *fmt, ...)
 {
     struct poise_buf out = {0};
@@ -91,6 +104,9 @@ void cli_say_error(const char *name)
 int cli_fail(const char *name, int code)
 {
     cli_say_error(name);
+    if (code == -EINTR) {
+        return CLI_INTERRUPTED;
+    }
     if (code == -ENOTSUP) {
         return CLI_LACKS;
     }
@@ -143,19 +159,12 @@ void cli_write_verbose(struct poise_buf *out)
     poise_buf_reset(out);
 }
 
-int cli_progress_show(const char *doing, uint64_t done, uint64_t total,
-                      void *arg)
+uint64_t cli_progress_ns(uint64_t usual)
 {
-    char line[96];
-    int len;
+    const char *text = getenv("POISE_PROGRESS");
+    uint64_t ns;
 
-    (void)arg;
-    if (total > 0) {
-        len = snprintf(line, sizeof line, "\r\033[K%s %3.0f %%", doing,
-                       100.0 * (double)done / (double)total);
-        (void)!write(STDERR_FILENO, line, (size_t)len);
-    }
-    return 0;
+    return text && poise_parse_duration(text, &ns) == 0 && ns > 0 ? ns : usual;
 }
 
 void cli_progress_wipe(bool shown)

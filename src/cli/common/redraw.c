@@ -6,13 +6,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-struct cli_redraw cli_redraw_open(void)
+struct cli_redraw cli_redraw_open(int color)
 {
-    const char *terminal = getenv("TERM"), *plain = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
     struct cli_redraw redraw = {.redraws = cli_is_terminal(STDERR_FILENO) &&
                                            terminal &&
                                            strcmp(terminal, "dumb") != 0};
-    redraw.colours = redraw.redraws && !(plain && *plain);
+    redraw.colours = redraw.redraws && cli_has_colours(color, STDERR_FILENO);
     return redraw;
 }
 

@@ -16,7 +16,8 @@ struct cli_redraw {
 typedef const char *cli_redraw_style(unsigned line, const char *text,
                                      size_t len);
 
-struct cli_redraw cli_redraw_open(void);
+/** `color`: as --color says. */
+struct cli_redraw cli_redraw_open(int color);
 /** What was drawn last goes; appended to `out`. */
 void cli_redraw_wipe(struct cli_redraw *redraw, struct poise_buf *out);
 /** Draw lines of text in place of those before: cut where the terminal would

@@ -79,8 +79,8 @@ bool cli_extmem_is_first(const struct poise_world *world);
 int cli_extmem_end(const char *name, struct poise_world *world, int *status);
 double cli_seconds(uint64_t ns);
 
-/** A line on stderr that says how far a run is: after half a second, then five
- * times a second. (line.c) */
+/** A line on stderr that says how far a run is, five times a second. (line.c)
+ */
 struct cli_extmem_line {
     struct cli_series *series;      /* how far it was when; NULL: not kept */
     const uint64_t *passed, *total; /* bytes; borrowed, __atomic */

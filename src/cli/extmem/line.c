@@ -1,42 +1,25 @@
 /* The line of progress of sort and listrank: from a thread of its own, which
  * looks how far the others are. */
+#include "cli/common/meter.h"
 #include "extmem.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-/* When the line is shown first, how often from then on, and how often what it
- * shows is kept. */
-enum { MS = 1000 * 1000, FIRST_NS = 500 * MS, NEXT_NS = 200 * MS };
+/* How often the line is shown, and how often what it shows is kept. */
+enum { MS = 1000 * 1000, NEXT_NS = 200 * MS };
 enum { KEPT_NS = 20 * MS };
 
-/* "45 %, 120 MiB of 266 MiB, 512 MiB/s, 286 ms left" */
+/* "sorting 45 %, 120 MiB of 266 MiB, 512 MiB/s, 286 ms left" */
 static void show_line(const struct cli_extmem_line *line, uint64_t ns)
 {
     uint64_t passed = __atomic_load_n(line->passed, __ATOMIC_RELAXED);
     uint64_t total = __atomic_load_n(line->total, __ATOMIC_RELAXED);
-    double rate = (double)passed / cli_seconds(ns);
     struct poise_buf out = {0};
 
     poise_buf_puts(&out, "\r\033[K");
-    if (total == 0) {
-        poise_buf_puts(&out, "reading the input");
-    } else {
-        poise_buf_printf(
-            &out, "%llu %%, ",
-            (unsigned long long)(passed < total ? passed * 100 / total : 99));
-        poise_human_bytes(&out, passed);
-        poise_buf_puts(&out, " of ");
-        poise_human_bytes(&out, total);
-        poise_buf_puts(&out, ", ");
-        poise_human_bytes(&out, (uint64_t)rate);
-        poise_buf_puts(&out, "/s");
-    }
-    if (total > passed && passed > 0) {
-        poise_buf_puts(&out, ", ");
-        poise_human_ns(&out, (uint64_t)((double)(total - passed) / rate * 1e9));
-        poise_buf_puts(&out, " left");
-    }
+    cli_meter_put(&out, total > 0 ? "moved" : "reading the input:", NULL, 0,
+                  passed, total, ns);
     if (!out.error) {
         (void)!write(STDERR_FILENO, out.data, out.len);
     }
@@ -55,8 +38,12 @@ static void keep(struct cli_extmem_line *line, uint64_t ns)
 static void *line_main(void *arg)
 {
     struct cli_extmem_line *line = arg;
-    uint64_t begin = poise_clock_ns(), next = FIRST_NS;
-    uint64_t wait_ns = line->series ? KEPT_NS : NEXT_NS;
+    uint64_t begin = poise_clock_ns(), every = cli_progress_ns(NEXT_NS);
+    uint64_t next = every, wait_ns = every;
+
+    if (line->series && wait_ns > KEPT_NS) {
+        wait_ns = KEPT_NS;
+    }
 
     do {
         uint64_t now = poise_clock_ns() - begin;
@@ -66,7 +53,7 @@ static void *line_main(void *arg)
         }
         if (line->is_shown && now >= next) {
             show_line(line, now);
-            next = now + NEXT_NS;
+            next = now + every;
         }
         poise_event_wait(&line->over, 0, wait_ns);
     } while (poise_event_seen(&line->over) == 0);

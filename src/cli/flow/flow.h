@@ -19,6 +19,7 @@ struct cli_flow {
     const char *chunks;
     int64_t adapt;
     bool check, verbose, json, live;
+    int color;
 };
 
 /** Other hosts than this one, for a run. */
@@ -148,8 +149,9 @@ struct cli_cluster {
 
 #define CLI_FLOW_WORDS(type, member)                                           \
     {POISE_OPTION_FLAG, .name = "live",                                        \
-     .help = "show how far each process is (with -n or --hosts)",              \
+     .help = "show how far each process is (default: on a terminal)",          \
      .offset = offsetof(type, member.live)},                                   \
+        CLI_COLOR_OPTION(type, member.color),                                  \
         CLI_VERBOSE_OPTION(type, member.verbose),                              \
     {                                                                          \
         POISE_OPTION_FLAG, .name = "json", .help = "print statistics as JSON", \
@@ -176,10 +178,10 @@ int cli_text_read(const char *path, struct poise_buf *out);
 
 /** What is shown of a run while it goes on, and kept of it for a page. */
 struct cli_live;
-/** A watch for the options of a run: on stderr if `shows`, for a page if
- * `keeps`; none of both: `out` is NULL, and nothing is set. 0 or -ENOMEM. */
-int cli_live_open(bool shows, bool keeps, struct poise_flow_options *options,
-                  struct cli_live **out);
+/** A watch for the options of a run: on stderr if `flow` wants it, for a page
+ * if `keeps`; none of both: `out` is NULL, and nothing is set. 0 or -ENOMEM. */
+int cli_live_open(const struct cli_flow *flow, bool keeps,
+                  struct poise_flow_options *options, struct cli_live **out);
 /** What was drawn last goes, if it was on a terminal. NULL is allowed. */
 void cli_live_close(struct cli_live *live);
 /** Each node's way through the versions, and what it fetched. */

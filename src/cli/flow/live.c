@@ -59,6 +59,14 @@ static void put_head(const struct cli_live *live,
                      (long long)watch->versions);
     poise_human_count(out, (uint64_t)rate(watch->blocks, before, ns));
     poise_buf_puts(out, " blocks/s");
+    if (watch->version > 0 && watch->version < watch->versions) {
+        poise_buf_puts(out, ", ");
+        poise_human_ns(out,
+                       (uint64_t)((double)watch->ns *
+                                  (double)(watch->versions - watch->version) /
+                                  (double)watch->version));
+        poise_buf_puts(out, " left");
+    }
     if (watch->rechunkings > 0) {
         poise_buf_puts(out, ", ");
         poise_human_count(out, watch->moved);
@@ -304,26 +312,23 @@ static void look(const struct poise_flow_watch *watch, void *arg)
 
 /* ---- the ends ----------------------------------------------------------- */
 
-int cli_live_open(bool shows, bool keeps, struct poise_flow_options *options,
-                  struct cli_live **out)
+int cli_live_open(const struct cli_flow *flow, bool keeps,
+                  struct poise_flow_options *options, struct cli_live **out)
 {
     *out = NULL;
-    if (!shows && !keeps) {
+    if (!flow->live && !keeps) {
         return 0;
     }
     struct cli_live *live = poise_alloc(1, sizeof *live);
     if (!live) {
         return -ENOMEM;
     }
-    live->shows = shows;
+    live->shows = flow->live;
     live->keeps = keeps;
-    live->redraw = cli_redraw_open();
+    live->redraw = cli_redraw_open(flow->color);
     options->watch = look;
     options->watch_arg = live;
     options->watch_ns = keeps ? KEEP_NS : REDRAW_NS;
-    if (shows && options->nodes == 0 && !options->cluster) {
-        options->nodes = 1; /* who computes alone cannot be looked at */
-    }
     *out = live;
     return 0;
 }

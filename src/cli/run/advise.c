@@ -4,6 +4,7 @@
  * profiles. What limits a run is named as in the paper's table 7. Source:
  * latency-bandwidth-thesis 7.4.
  */
+#include "cli/common/meter.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ struct values {
     int64_t processes, threads;
     uint64_t time_ns;
     const char *delay;
+    bool progress;
 };
 
 static const struct poise_option options[] = {
@@ -57,6 +59,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "delay", .arg = "TIME[,RATE]",
      .help = "delay messages between processes, as with 'poise run'",
      .offset = offsetof(struct values, delay)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -108,7 +111,8 @@ struct sweep {
     char **program;
     struct poise_buf profile; /* the name of a file: what one run counted */
     int words;                /* a file without one: what it said */
-    uint64_t end_ns;
+    uint64_t begin_ns, end_ns, runs;
+    struct cli_meter meter;
     struct way ways[WAYS]; /* the first: one rank for each processor */
     int count;
 };
@@ -178,20 +182,39 @@ _Noreturn static void become(const struct sweep *sweep, char **words)
     _exit(POISE_VRANK_FAILED);
 }
 
-/* Wait for it until `end_ns`; -ETIMEDOUT or, after a signal, -EINTR: it was
+/* What is known of the time: it takes no longer than it may. */
+static void show_time(struct sweep *sweep)
+{
+    uint64_t now = poise_clock_ns();
+
+    if (cli_meter_due(&sweep->meter, now)) {
+        struct poise_buf out = {0};
+
+        poise_buf_printf(&out, "\r\033[Krun %llu, %.2f runs/s, at most ",
+                         (unsigned long long)sweep->runs + 1,
+                         (double)sweep->runs * 1e9 /
+                             (double)(now - sweep->begin_ns + 1));
+        poise_human_ns(&out, sweep->end_ns > now ? sweep->end_ns - now : 0);
+        poise_buf_puts(&out, " left");
+        cli_meter_line(&sweep->meter, &out);
+    }
+}
+
+/* Wait for it until the end; -ETIMEDOUT or, after a signal, -EINTR: it was
  * ended, which it would not be by the terminal, in a group of its own. */
-static int await(pid_t child, uint64_t end_ns, int *status)
+static int await(pid_t child, struct sweep *sweep, int *status)
 {
     pid_t done;
 
     while ((done = waitpid(child, status, WNOHANG)) == 0) {
-        if (interrupted || poise_clock_ns() > end_ns) {
+        if (interrupted || poise_clock_ns() > sweep->end_ns) {
             kill(-child, SIGTERM);
             poise_sleep_ns(UINT64_C(500000000));
             kill(-child, SIGKILL);
             waitpid(child, status, 0);
             return interrupted ? -EINTR : -ETIMEDOUT;
         }
+        show_time(sweep);
         poise_sleep_ns(UINT64_C(2000000));
     }
     return done < 0 ? poise_error_set(errno, "wait for", "poise run", NULL) : 0;
@@ -276,8 +299,10 @@ static int run_once(struct sweep *sweep, struct way *way)
     }
     if (code == 0) {
         code = child < 0 ? poise_error_set(errno, "start", "poise run", NULL)
-                         : await(child, sweep->end_ns, &status);
+                         : await(child, sweep, &status);
     }
+    cli_meter_wipe(&sweep->meter);
+    sweep->runs++;
     free(words);
     if (code < 0) {
         return code;
@@ -644,8 +669,10 @@ static int advise(struct sweep *sweep)
 
 int cli_advise(int argc, char **argv)
 {
-    struct values values = {
-        .processes = 1, .threads = 1, .time_ns = UINT64_C(60000000000)};
+    struct values values = {.processes = 1,
+                            .threads = 1,
+                            .time_ns = UINT64_C(60000000000),
+                            .progress = cli_is_terminal(STDERR_FILENO)};
     struct poise_buf out = {0};
     int status = 0, end = cli_options_end(options, argc, argv);
 
@@ -658,8 +685,11 @@ int cli_advise(int argc, char **argv)
         cli_say("advise", "the program is missing");
         return POISE_VRANK_FAILED;
     }
-    struct sweep sweep = {.values = &values, .program = argv + end};
-    sweep.end_ns = poise_clock_ns() + values.time_ns;
+    struct sweep sweep = {.values = &values,
+                          .program = argv + end,
+                          .begin_ns = poise_clock_ns(),
+                          .meter.wanted = values.progress};
+    sweep.end_ns = sweep.begin_ns + values.time_ns;
     int code = advise(&sweep);
     const struct way *best = best_way(&sweep);
     if (code == 0) {

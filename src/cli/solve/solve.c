@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct values {
     struct cli_common common;
@@ -224,7 +225,7 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
         return CLI_PARTLY;
     }
     if (code == 0 && !agent) {
-        code = cli_live_open(values->flow.live, values->report != NULL,
+        code = cli_live_open(&values->flow, values->report != NULL,
                              &run_options, &live);
     }
     if (code == 0) {
@@ -315,7 +316,8 @@ static int run(struct values *values, const char *in, const char *out)
 int cli_solve(int argc, char **argv)
 {
     struct values values = {.sweeps = 1000,
-                            .flow.replicate = CLI_FLOW_REPLICATE};
+                            .flow.replicate = CLI_FLOW_REPLICATE,
+                            .flow.live = cli_is_terminal(STDERR_FILENO)};
     int status = CLI_DONE;
     int first = cli_parse(&cli_solve_command, argc, argv, &values,
                           &values.common, &status);

@@ -1,5 +1,6 @@
 /* poise trace gather: records of other hosts, brought here as they are made. */
 #include "children.h"
+#include "cli/common/meter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@ struct values {
     struct cli_common common;
     struct poise_strings children;
     uint64_t interval_ns;
-    bool in_turn, once;
+    bool in_turn, once, progress;
 };
 
 static const struct poise_option options[] = {
@@ -27,6 +28,7 @@ static const struct poise_option options[] = {
     {POISE_OPTION_FLAG, .name = "once",
      .help = "copy what there is now, and end",
      .offset = offsetof(struct values, once)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -71,11 +73,27 @@ static bool goes_on(const struct poise_gather *gather)
     return any;
 }
 
+/* What is here, of how many there is no end. */
+static void show_here(struct cli_meter *meter,
+                      const struct poise_gather *gather)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < poise_gather_children(gather); i++) {
+        struct poise_gather_child child;
+        poise_gather_child(gather, i, &child);
+        bytes += child.bytes;
+    }
+    cli_meter_show(meter, "gathered", NULL, bytes, 0);
+}
+
 static void ask(struct poise_gather *gather, const struct values *values)
 {
+    struct cli_meter meter = {.wanted = values->progress};
     do {
         while (poise_gather_poll(gather, false) > 0 && !cli_interrupted) {
+            show_here(&meter, gather);
         }
+        show_here(&meter, gather);
         if (!values->once && goes_on(gather)) {
             nanosleep(
                 &(struct timespec){(time_t)(values->interval_ns / 1000000000),
@@ -83,6 +101,7 @@ static void ask(struct poise_gather *gather, const struct values *values)
                 NULL);
         }
     } while (!values->once && !cli_interrupted && goes_on(gather));
+    cli_meter_wipe(&meter);
     if (cli_interrupted) {
         poise_gather_poll(gather, true); /* what killed ranks left, too */
     }
@@ -126,7 +145,8 @@ static int gather(const struct values *values, const char *path)
 
 int cli_trace_gather(int argc, char **argv)
 {
-    struct values values = {.interval_ns = 100000000};
+    struct values values = {.interval_ns = 100000000,
+                            .progress = cli_is_terminal(STDERR_FILENO)};
     int status = CLI_DONE;
     int first = cli_parse(&cli_trace_gather_command, argc, argv, &values,
                           &values.common, &status);

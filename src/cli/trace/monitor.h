@@ -144,7 +144,7 @@ int monitor_network_json(const struct monitor_run *run,
 /** What collectives do now, on stderr; the others are borrowed. */
 struct monitor_live;
 int monitor_live_create(const struct poise_monitor *monitor,
-                        const struct poise_monitor_reader *reader,
+                        const struct poise_monitor_reader *reader, int color,
                         struct monitor_live **out);
 void monitor_live_free(struct monitor_live *live);
 /** Show it, if it was long ago. */
@@ -177,6 +177,7 @@ struct monitor_wants {
     int64_t share; /**< per cent of a processor; 0: no limit */
     int when;      /**< see monitor_whens */
     bool json, live, messages;
+    int color;
 };
 /** What they are where nothing is said. */
 #define MONITOR_WANTS                                                          \
@@ -237,6 +238,7 @@ void monitor_wants_free(struct monitor_wants *wants);
          .help = "show who is late each second, on stderr: a table on a "      \
                  "terminal, otherwise lines",                                  \
          .offset = offsetof(type, member.live)},                               \
+        CLI_COLOR_OPTION(type, member.color),                                  \
     {                                                                          \
         POISE_OPTION_FLAG, .name = "json", .help = "print JSON",               \
                            .offset = offsetof(type, member.json)               \

@@ -44,7 +44,7 @@ struct monitor_live {
 };
 
 int monitor_live_create(const struct poise_monitor *monitor,
-                        const struct poise_monitor_reader *reader,
+                        const struct poise_monitor_reader *reader, int color,
                         struct monitor_live **out)
 {
     struct monitor_live *live = poise_alloc(1, sizeof *live);
@@ -54,7 +54,7 @@ int monitor_live_create(const struct poise_monitor *monitor,
     live->monitor = monitor;
     live->reader = reader;
     live->start_ns = live->shown_ns = (int64_t)poise_clock_ns();
-    live->redraw = cli_redraw_open();
+    live->redraw = cli_redraw_open(color);
     *out = live;
     return 0;
 }

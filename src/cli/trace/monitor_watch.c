@@ -221,7 +221,8 @@ static int begin(struct monitor_watch *watch)
                                    wants->tune, &watch->tune);
     }
     if (code == 0 && wants->live) {
-        code = monitor_live_create(watch->monitor, watch->reader, &watch->live);
+        code = monitor_live_create(watch->monitor, watch->reader, wants->color,
+                                   &watch->live);
     }
     return code < 0 ? code
                     : monitor_queries_create(&wants->queries, watch->monitor,

@@ -1,4 +1,5 @@
 /* poise tune: the tree of an allreduce, tuned while it is used. */
+#include "cli/common/meter.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ struct values {
     int method, operation;
     int64_t iterations, trials;
     uint64_t time_ns;
-    bool json;
+    bool json, progress;
 };
 
 static const char *const methods[] = {"analysis", "measure", "rule", NULL};
@@ -59,6 +60,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, time_ns)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -105,6 +107,7 @@ struct job {
     int tree_count, size, rank;
     struct poise_coll_tree *first; /* the tree to begin with */
     struct poise_buf said;
+    struct cli_meter meter;
 };
 
 static enum poise_tune_operation operation_of(const struct job *job)
@@ -148,6 +151,7 @@ static int agree_on(const struct job *job, int code, bool *goes_on)
 static void flush(struct job *job)
 {
     if (!job->values->json && job->said.len > 0) {
+        cli_meter_wipe(&job->meter);
         cli_write("tune", &job->said);
     }
     poise_buf_reset(&job->said);
@@ -189,6 +193,8 @@ static int choose(struct job *job, struct poise_tuner *tuner,
         return code;
     }
     result->trials = step.trials;
+    cli_meter_show(&job->meter, "tuning:", "trials", (uint64_t)step.trials,
+                   (uint64_t)job->values->trials);
     *is_settled = step.is_settled;
     code = keep_line(job, result, &step, shares);
     if (code == 0 && step.is_new) {
@@ -446,10 +452,12 @@ static int run(const struct values *values)
         cli_say("tune", "one process has no tree: mpirun -n 8 poise tune");
         return CLI_WRONG_USE;
     }
+    job.meter.wanted = values->progress && poise_world_rank(job.world) == 0;
     code = prepare(&job, most);
     if (code == 0) {
         code = tune_all(&job);
     }
+    cli_meter_wipe(&job.meter);
     int status = code < 0 ? cli_fail("tune", code) : CLI_DONE;
     poise_tune_loop_destroy(job.loop);
     poise_tune_trees_free(job.trees, job.tree_count);
@@ -511,7 +519,8 @@ static int prepare_and_run(struct values *values)
 
 int cli_tune(int argc, char **argv)
 {
-    struct values values = {.iterations = 21};
+    struct values values = {.iterations = 21,
+                            .progress = cli_is_terminal(STDERR_FILENO)};
     int status = CLI_DONE;
     int first = cli_parse(&cli_tune_command, argc, argv, &values,
                           &values.common, &status);

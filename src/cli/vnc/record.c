@@ -1,5 +1,6 @@
 /* poise vnc record: what a server shows, update by update, in a file. */
 #include "cli/common/common.h"
+#include "cli/common/meter.h"
 
 #include <poise/screen.h>
 
@@ -7,13 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct values {
     struct cli_common common;
     const char *encodings, *password_file;
     uint64_t time, timeout;
     int64_t updates, level;
-    bool verbose;
+    bool verbose, progress;
 };
 
 static const struct poise_option options[] = {
@@ -39,6 +41,7 @@ static const struct poise_option options[] = {
      .help = "read the server's password from the first line of FILE",
      .offset = offsetof(struct values, password_file)},
     CLI_VERBOSE_OPTION(struct values, verbose),
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -92,7 +95,28 @@ struct recording {
     struct poise_screen_writer *writer;
     const struct values *values;
     uint64_t begun, steps, bytes;
+    struct cli_meter meter;
 };
+
+/* "recorded 12 updates, 3.4 updates/s, 120 KiB, 6.5 s left" */
+static void show_steps(struct recording *recording)
+{
+    struct cli_meter *meter = &recording->meter;
+    uint64_t now = poise_clock_ns(), ns = now - recording->begun;
+    uint64_t time = recording->values->time;
+    if (cli_meter_due(meter, now)) {
+        struct poise_buf out = {0};
+        poise_buf_puts(&out, "\r\033[K");
+        cli_meter_put(&out, "recorded", "updates", 0, recording->steps,
+                      (uint64_t)recording->values->updates, ns);
+        poise_buf_puts(&out, ", ");
+        poise_human_bytes(&out, recording->bytes);
+        poise_buf_puts(&out, ", ");
+        poise_human_ns(&out, time > ns ? time - ns : ns);
+        poise_buf_puts(&out, time > ns ? " left" : "");
+        cli_meter_line(meter, &out);
+    }
+}
 
 static bool is_over(const struct recording *recording)
 {
@@ -128,6 +152,7 @@ static int follow(struct recording *recording)
     int code = poise_screen_ask(recording->client, false);
     while (code >= 0 && !is_over(recording)) {
         struct poise_screen_update update;
+        show_steps(recording);
         code = poise_screen_next(recording->client, LOOK_MS, &update);
         if (code > 0) {
             int added = add(recording, &update);
@@ -137,6 +162,7 @@ static int follow(struct recording *recording)
             code = poise_screen_ask(recording->client, !update.resized);
         }
     }
+    cli_meter_wipe(&recording->meter);
     if (code < 0) {
         cli_say_error("vnc record");
     }
@@ -182,7 +208,7 @@ static uint32_t timeout_ms(uint64_t ns)
 int cli_vnc_record(int argc, char **argv)
 {
     const char *name = cli_vnc_record_command.name;
-    struct values values = {0};
+    struct values values = {.progress = cli_is_terminal(STDERR_FILENO)};
     struct recording recording = {.values = &values};
     char password[64];
     int end = CLI_DONE;
@@ -204,6 +230,7 @@ int cli_vnc_record(int argc, char **argv)
         .level = (unsigned)values.level,
         .timeout_ms = timeout_ms(values.timeout),
     };
+    recording.meter.wanted = values.progress;
     umask(077);
     cli_catch_signals();
     code = code == 0

@@ -1,9 +1,11 @@
 /* poise vnc replay: what is in a recorded session, and what it costs to send,
  * by which method. */
 #include "replay.h"
+#include "cli/common/meter.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct values {
     struct cli_common common;
@@ -12,7 +14,7 @@ struct values {
     uint64_t memory;
     int64_t level, bits, updates;
     bool copies, history, strips, repeats, prediction; /* of auto */
-    bool json;
+    bool json, progress;
 };
 
 /* Each is a bit of what is left out. */
@@ -80,6 +82,7 @@ static const struct poise_option options[] = {
      .offset = offsetof(struct values, picture)},
     {POISE_OPTION_FLAG, .name = "json", .help = "print JSON",
      .offset = offsetof(struct values, json)},
+    CLI_PROGRESS_OPTION(struct values, progress),
     CLI_COMMON_OPTIONS(struct values, common),
     {POISE_OPTION_END},
 };
@@ -208,12 +211,21 @@ static void free_found(struct replay_found *found)
 
 /* ---- the run ------------------------------------------------------------- */
 
+static void show_at(struct cli_meter *meter,
+                    const struct poise_screen_reader *reader)
+{
+    uint64_t total, at = poise_screen_reader_at(reader, &total);
+    cli_meter_show(meter, "replayed", NULL, at, total);
+}
+
 static int read_all(struct poise_screen_reader *reader,
-                    struct poise_screen_meter *meter, uint64_t most,
-                    struct replay_found *found)
+                    struct poise_screen_meter *meter,
+                    const struct values *values, struct replay_found *found)
 {
     const struct poise_screen_picture *picture =
         poise_screen_reader_picture(reader);
+    struct cli_meter line = {.wanted = values->progress};
+    uint64_t most = (uint64_t)values->updates;
     struct poise_screen_step step;
     int code = 0;
     for (uint64_t n = 0;
@@ -221,6 +233,7 @@ static int read_all(struct poise_screen_reader *reader,
          (code = poise_screen_reader_next(reader, &step)) > 0 &&
          (code = poise_screen_meter_add(meter, picture, &step)) == 0;
          n++) {
+        show_at(&line, reader);
         found->end_us = step.at_us;
         for (size_t i = 0; i < found->method_count && code == 0; i++) {
             code =
@@ -230,6 +243,7 @@ static int read_all(struct poise_screen_reader *reader,
             break;
         }
     }
+    cli_meter_wipe(&line);
     for (size_t i = 0; i < found->method_count; i++) {
         found->methods[i].result =
             poise_screen_trial_result(found->methods[i].trial);
@@ -269,8 +283,7 @@ static int replay(const char *path, const struct values *values,
     struct poise_screen_meter *meter = NULL;
     int code = poise_screen_reader_open(path, &reader);
     code = code == 0 ? poise_screen_meter_create(&meter) : code;
-    code = code == 0 ? read_all(reader, meter, (uint64_t)values->updates, found)
-                     : code;
+    code = code == 0 ? read_all(reader, meter, values, found) : code;
     code = code == 0 ? save_all(poise_screen_reader_picture(reader), values,
                                 path, found)
                      : code;
@@ -313,7 +326,8 @@ int cli_vnc_replay(int argc, char **argv)
                             .history = true,
                             .strips = true,
                             .repeats = true,
-                            .prediction = true};
+                            .prediction = true,
+                            .progress = cli_is_terminal(STDERR_FILENO)};
     struct cli_standard to;
     int end = CLI_DONE;
     int first = cli_parse(&cli_vnc_replay_command, argc, argv, &values,

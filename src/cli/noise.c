@@ -1,6 +1,6 @@
 /* poise noise: how much the operating system disturbs a parallel program. */
 #include "cli/common/common.h"
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 
 #include <poise/coll.h>
 #include <poise/noise.h>

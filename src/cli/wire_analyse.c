@@ -1,6 +1,6 @@
 /* poise wire analyse: how redundant data are, and what would be sent. */
 #include "cli/common/common.h"
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 
 #include <poise/dedup.h>
 

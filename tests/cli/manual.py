@@ -3,6 +3,8 @@
 
 usage: tests/cli/manual.py PAGES SOURCE
 
+Each public header has a page of section 3 and each function of tools/abi.list one
+that leads there, files one of section 5, and there are the two of section 7.
 mandoc finds nothing wrong in any page of the folder PAGES, all of its links lead
 to one, poise(7) names each command's page but those of the names below, and
 poise-environment(7) each variable that the sources look at or set. Each page of a
@@ -54,6 +56,22 @@ def lint(pages):
             and "outdated mandoc.db" not in line]
 
 
+def wanted(source):
+    """Pages that have to be there; those of section 1: tests/cli/options.py."""
+    listed = read(os.path.join(source, "include", "poise", "meson.build"))
+    public = listed[listed.index("public_headers = ["):]
+    public = public[:public.index("\n]")]
+    names = re.findall(r"'(\w+)\.h'", public)
+    assert len(names) > 30, names
+    functions = re.findall(r"^\S+ (\w+) \S.*\(",
+                           read(os.path.join(source, "tools", "abi.list")),
+                           re.M)
+    assert len(functions) > 300, functions
+    return {"poise.1", "poise-formats.5", "poise.7", "poise-environment.7",
+            *(f"poise_{name}.h.3" for name in names),
+            *(f"{name}.3" for name in functions)}
+
+
 def main():
     folder, source = sys.argv[1:]
     pages = sorted(glob.glob(os.path.join(folder, "*.[1-7]")))
@@ -66,6 +84,8 @@ def main():
         target = os.path.basename(read(page).split()[1])
         if target not in there:
             findings.append(f"{page}: leads to {target}, which is not there")
+    findings += [f"{page} is missing" for page in
+                 sorted(wanted(source) - there)]
     findings += lint(whole)
     overview = read(os.path.join(folder, "poise.7"))
     for page in sorted(there):

@@ -6,7 +6,7 @@
 #define POISE_CLI_BFS_H
 
 #include "cli/common/common.h"
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 
 #include <poise/bfs.h>
 

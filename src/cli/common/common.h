@@ -159,7 +159,7 @@ void cli_write_verbose(struct poise_buf *out);
 /** The time between two lines of progress: that of POISE_PROGRESS, or `usual`.
  */
 uint64_t cli_progress_ns(uint64_t usual);
-/** Wipe a line of progress, if lines were `shown` (meter.h). */
+/** Wipe a line of progress, if lines were `shown` (redraw.h). */
 void cli_progress_wipe(bool shown);
 
 /* ---- "-" ---------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* The line of progress of sort and listrank: from a thread of its own, which
  * looks how far the others are. */
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 #include "extmem.h"
 
 #include <signal.h>

@@ -4,7 +4,7 @@
  * profiles. What limits a run is named as in the paper's table 7. Source:
  * latency-bandwidth-thesis 7.4.
  */
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 #include "internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* poise trace gather: records of other hosts, brought here as they are made. */
 #include "children.h"
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 
 #include <stdlib.h>
 #include <string.h>

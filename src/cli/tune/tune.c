@@ -1,5 +1,5 @@
 /* poise tune: the tree of an allreduce, tuned while it is used. */
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 #include "internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* poise vnc record: what a server shows, update by update, in a file. */
 #include "cli/common/common.h"
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 
 #include <poise/screen.h>
 

@@ -1,7 +1,7 @@
 /* poise vnc replay: what is in a recorded session, and what it costs to send,
  * by which method. */
 #include "replay.h"
-#include "cli/common/meter.h"
+#include "cli/common/redraw.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -125,83 +125,83 @@ static void test_deal(void **state)
     poise_wan_topology_free(&t);
 }
 
+static const struct {
+    const char *text, *what, *why;
+} topology_errors[] = {
+    {"", "t.wan", "it has no site"},
+    {"# nothing\n", "t.wan", "it has no site"},
+    {"sites a 1\n", "t.wan:1", "'sites' is not site, router, link"},
+    {"site a\n", "t.wan:1", "a site is 'site NAME HOSTS"},
+    {"site a 0\n", "t.wan:1", "'0' must be at least 1"},
+    {"site a 251\n", "t.wan:1", "'251' must be at most 250"},
+    {"site a x\n", "t.wan:1", "'x' is not a whole number"},
+    {"site a2 1\n", "t.wan:1", "'a2' is no name for a site"},
+    {"site a/b 1\n", "t.wan:1", "is no name for a site"},
+    {"site a 1\nsite a 1\n", "t.wan:2", "site 'a' is there already"},
+    {"site a 1 wan 1ms 1Mbit\n", "t.wan:1", "'wan' is not 'lan'"},
+    {"site a 1 lan 1ms\n", "t.wan:1", "a latency and a rate are missing"},
+    {"site a 1 lan 1x 1Mbit\n", "t.wan:1", "'1x' is"},
+    {"site a 1 lan 1ms 0Mbit\n", "t.wan:1", "'0Mbit' is not a rate"},
+    {"site a 1 lan 1 1Gbit\n", "t.wan:1", "'1' is not a time with its unit"},
+    {"site a 1\nsite b 1\nlink a b 0 1Mbit jitter 0.5\n", "t.wan:3",
+     "'0.5' is not a time with its unit"},
+    {"site a 1 lan 1ms infbit\n", "t.wan:1", "'infbit' is not a rate"},
+    {"site a 1\nsite b 1\n", "t.wan:2", "no link leads from 'a' to 'b'"},
+    {"site a 1\nsite b 1\nlink a -> b 1ms 1Mbit\n", "t.wan:2",
+     "no link leads from 'b' to 'a'"},
+    {"site a 1\nlink a b 1ms 1Mbit\n", "t.wan:2", "no site 'b' above"},
+    {"site a 1\nlink a a 1ms 1Mbit\n", "t.wan:2", "a link from 'a' to itself"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit loss\n", "t.wan:3",
+     "'loss' lacks its value"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit loss 101%\n", "t.wan:3",
+     "'101%' is not a percentage"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit loss 1\n", "t.wan:3",
+     "'1' is not a percentage"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit luck 1\n", "t.wan:3",
+     "'luck' is not jitter, distribution"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit\nsite c 1\n", "t.wan:4",
+     "sites come before links"},
+    {"site a 1\nlink a\n", "t.wan:2", "a link is 'link SITE SITE"},
+    {"router r\n", "t.wan", "it has no site"},
+    {"router\n", "t.wan:1", "a router is 'router NAME'"},
+    {"router r 3\n", "t.wan:1", "a router is 'router NAME'"},
+    {"site a 1\nrouter a\n", "t.wan:2", "site 'a' is there already"},
+    {"seed\n", "t.wan:1", "a seed is 'seed NUMBER'"},
+    {"outside 1ms\n", "t.wan:1", "'outside' stands alone"},
+    {"seed x\n", "t.wan:1", "'x' is not a whole number"},
+    {"site a 1\nrouter r\nsite b 1\nlink a -> r 1ms 1Mbit\n"
+     "link r b 1ms 1Mbit\n",
+     "t.wan:3", "no link leads from 'b' to 'a'"},
+    {"site a 1 lan 1ms 1Mbit mahimahi x\n", "t.wan:1",
+     "cannot read 'x': No such file"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit trace /no/file\n", "t.wan:3",
+     "cannot read '/no/file': No such file"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit gemodel 1%\n", "t.wan:3",
+     "not two to four percentages"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit gemodel 1%,0%\n", "t.wan:3",
+     "not two to four percentages"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit gemodel 1%,2%,\n", "t.wan:3",
+     "is not a percentage"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit order some\n", "t.wan:3",
+     "'some' is not 'kept' or 'any'"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit qdisc red\n", "t.wan:3",
+     "'red' is not fifo, codel or fq_codel"},
+    {"site a 1\nsite b 1\nlink a b 1ms 1Mbit distribution zipf\n", "t.wan:3",
+     "'zipf' is not uniform, normal"},
+};
+
 static void test_topology_errors(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text, *what, *why;
-    } cases[] = {
-        {"", "t.wan", "it has no site"},
-        {"# nothing\n", "t.wan", "it has no site"},
-        {"sites a 1\n", "t.wan:1", "'sites' is not site, router, link"},
-        {"site a\n", "t.wan:1", "a site is 'site NAME HOSTS"},
-        {"site a 0\n", "t.wan:1", "'0' must be at least 1"},
-        {"site a 251\n", "t.wan:1", "'251' must be at most 250"},
-        {"site a x\n", "t.wan:1", "'x' is not a whole number"},
-        {"site a2 1\n", "t.wan:1", "'a2' is no name for a site"},
-        {"site a/b 1\n", "t.wan:1", "is no name for a site"},
-        {"site a 1\nsite a 1\n", "t.wan:2", "site 'a' is there already"},
-        {"site a 1 wan 1ms 1Mbit\n", "t.wan:1", "'wan' is not 'lan'"},
-        {"site a 1 lan 1ms\n", "t.wan:1", "a latency and a rate are missing"},
-        {"site a 1 lan 1x 1Mbit\n", "t.wan:1", "'1x' is"},
-        {"site a 1 lan 1ms 0Mbit\n", "t.wan:1", "'0Mbit' is not a rate"},
-        {"site a 1 lan 1 1Gbit\n", "t.wan:1",
-         "'1' is not a time with its unit"},
-        {"site a 1\nsite b 1\nlink a b 0 1Mbit jitter 0.5\n", "t.wan:3",
-         "'0.5' is not a time with its unit"},
-        {"site a 1 lan 1ms infbit\n", "t.wan:1", "'infbit' is not a rate"},
-        {"site a 1\nsite b 1\n", "t.wan:2", "no link leads from 'a' to 'b'"},
-        {"site a 1\nsite b 1\nlink a -> b 1ms 1Mbit\n", "t.wan:2",
-         "no link leads from 'b' to 'a'"},
-        {"site a 1\nlink a b 1ms 1Mbit\n", "t.wan:2", "no site 'b' above"},
-        {"site a 1\nlink a a 1ms 1Mbit\n", "t.wan:2",
-         "a link from 'a' to itself"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit loss\n", "t.wan:3",
-         "'loss' lacks its value"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit loss 101%\n", "t.wan:3",
-         "'101%' is not a percentage"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit loss 1\n", "t.wan:3",
-         "'1' is not a percentage"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit luck 1\n", "t.wan:3",
-         "'luck' is not jitter, distribution"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit\nsite c 1\n", "t.wan:4",
-         "sites come before links"},
-        {"site a 1\nlink a\n", "t.wan:2", "a link is 'link SITE SITE"},
-        {"router r\n", "t.wan", "it has no site"},
-        {"router\n", "t.wan:1", "a router is 'router NAME'"},
-        {"router r 3\n", "t.wan:1", "a router is 'router NAME'"},
-        {"site a 1\nrouter a\n", "t.wan:2", "site 'a' is there already"},
-        {"seed\n", "t.wan:1", "a seed is 'seed NUMBER'"},
-        {"outside 1ms\n", "t.wan:1", "'outside' stands alone"},
-        {"seed x\n", "t.wan:1", "'x' is not a whole number"},
-        {"site a 1\nrouter r\nsite b 1\nlink a -> r 1ms 1Mbit\n"
-         "link r b 1ms 1Mbit\n",
-         "t.wan:3", "no link leads from 'b' to 'a'"},
-        {"site a 1 lan 1ms 1Mbit mahimahi x\n", "t.wan:1",
-         "cannot read 'x': No such file"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit trace /no/file\n", "t.wan:3",
-         "cannot read '/no/file': No such file"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit gemodel 1%\n", "t.wan:3",
-         "not two to four percentages"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit gemodel 1%,0%\n", "t.wan:3",
-         "not two to four percentages"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit gemodel 1%,2%,\n", "t.wan:3",
-         "is not a percentage"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit order some\n", "t.wan:3",
-         "'some' is not 'kept' or 'any'"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit qdisc red\n", "t.wan:3",
-         "'red' is not fifo, codel or fq_codel"},
-        {"site a 1\nsite b 1\nlink a b 1ms 1Mbit distribution zipf\n",
-         "t.wan:3", "'zipf' is not uniform, normal"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof topology_errors / sizeof *topology_errors;
+         i++) {
         struct poise_wan_topology t;
-        int code = parse(cases[i].text, &t);
+        int code = parse(topology_errors[i].text, &t);
         assert_true(code == -EINVAL || code == -ENOENT);
-        assert_string_equal(poise_error_last()->what, cases[i].what);
-        if (!strstr(poise_error_last()->why, cases[i].why)) {
+        assert_string_equal(poise_error_last()->what, topology_errors[i].what);
+        if (!strstr(poise_error_last()->why, topology_errors[i].why)) {
             fail_msg("'%s' does not say '%s'", poise_error_last()->why,
-                     cases[i].why);
+                     topology_errors[i].why);
         }
     }
     struct poise_wan_topology t;

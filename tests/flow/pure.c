@@ -196,9 +196,78 @@ static void test_heap(void **state)
     }
 }
 
+/* Each member has one who talks for it, before it, and few levels above it. */
+static void test_tree(void **state)
+{
+    (void)state;
+    enum { MEMBERS = 10000 };
+    static unsigned children[MEMBERS], level[MEMBERS];
+    unsigned first = 0, deepest = 0;
+    for (unsigned p = 0; p < MEMBERS; p++) {
+        int64_t parent = flow_tree_parent(p);
+        first += parent < 0;
+        if (parent >= 0) {
+            assert_true(parent < p);
+            assert_true(p >= flow_tree_children((uint64_t)parent));
+            assert_true(p < flow_tree_children((uint64_t)parent) + FLOW_FAN);
+            assert_true(++children[parent] <= FLOW_FAN);
+            level[p] = level[parent] + 1;
+        }
+        deepest = level[p] > deepest ? level[p] : deepest;
+    }
+    assert_int_equal(first, FLOW_FAN);
+    assert_int_equal(deepest, 3); /* 16 + 256 + 4096 are fewer */
+}
+
+/* What is passed on comes out as it was put; what is cut short, or made up, is
+ * no entry, and nothing is read beyond it. */
+static void test_entries(void **state)
+{
+    (void)state;
+    const uint64_t words[] = {0,
+                              1,
+                              127,
+                              128,
+                              UINT64_MAX,
+                              INT64_MAX,
+                              (uint64_t)INT64_MIN,
+                              (uint64_t)-1000};
+    struct poise_buf all = {0}, got = {0};
+    uint64_t node = 0;
+    assert_int_equal(flow_entry_put(&all, 3, words, sizeof words), 0);
+    size_t one = all.len;
+    assert_int_equal(flow_entry_put(&all, 70000, NULL, 0), 0);
+    const char *at = all.data, *end = at + all.len;
+    assert_int_equal(flow_entry_get(&at, end, &node, &got), 1);
+    assert_int_equal(node, 3);
+    assert_int_equal(got.len, sizeof words);
+    assert_memory_equal(got.data, words, sizeof words);
+    assert_int_equal(flow_entry_get(&at, end, &node, &got), 1);
+    assert_int_equal(node, 70000);
+    assert_int_equal(got.len, 0);
+    assert_int_equal(flow_entry_get(&at, end, &node, &got), 0);
+    for (size_t len = 1; len < one; len++) {
+        char *part = malloc(len);
+        memcpy(part, all.data, len);
+        at = part;
+        assert_int_equal(flow_entry_get(&at, part + len, &node, &got),
+                         -EBADMSG);
+        free(part);
+    }
+    char endless[12];
+    memset(endless, 0xff, sizeof endless);
+    at = endless;
+    assert_int_equal(flow_entry_get(&at, endless + sizeof endless, &node, &got),
+                     -EBADMSG);
+    poise_buf_free(&all);
+    poise_buf_free(&got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tree),
+        cmocka_unit_test(test_entries),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_keepers),

@@ -60,9 +60,12 @@ enum flow_kind {
                     `version`; payload: the numbers, 16 bits each, of those who
                     may keep blocks of the dead, and hand them over */
     FLOW_STATE,  /**< map: `version` the oldest that can go on, `place` the
-                    line, `extra` the probe that is to be answered */
+                    line, `extra` the probe that is to be answered, `file` the
+                    map's turn; nodes pass it on, but for the probe (relay.c) */
     FLOW_STOP,   /**< map: end; `extra` is not 0 if all is done */
-    FLOW_REPORT, /**< node: how it is doing; payload: struct flow_report */
+    FLOW_REPORT, /**< node: how it is doing, and others by it (relay.c);
+                    payload: entries of flow_entry_put, each of one struct
+                    flow_report and what follows it */
     FLOW_FAIL,   /**< node: its error; `extra` the code, payload: words */
     FLOW_SEEK,   /**< node: which node owns this? */
     FLOW_OUTPUT, /**< node: a result */
@@ -255,6 +258,41 @@ void flow_link_close(struct flow_link *link, void *owner);
  * time, nothing is said more often than so, times how many nodes there are. */
 #define FLOW_SHARE_NS UINT64_C(20000)
 
+/** Nodes beyond the first FLOW_FAN do not talk to the map of how they are doing
+ * but to another node, which talks for FLOW_FAN others at most, as members are
+ * numbered: so the map has as many to talk to, and each word goes over as many
+ * nodes as the logarithm of their number to the base of that. */
+#define FLOW_FAN 16
+/** The position among members of who talks for the one at `position`; -1: the
+ * map listens itself. It is lower, also by others' counts, so nothing goes in a
+ * circle. */
+static inline int64_t flow_tree_parent(uint64_t position)
+{
+    return position < FLOW_FAN ? -1 : (int64_t)(position / FLOW_FAN) - 1;
+}
+/** ... and those that it talks for begin at. */
+static inline uint64_t flow_tree_children(uint64_t position)
+{
+    return FLOW_FAN * (position + 1);
+}
+
+/** What one node says, for somebody who passes it on: `bytes` (a multiple of 8)
+ * as numbers that take few bytes where they are small, or little below 0. */
+int flow_entry_put(struct poise_buf *out, uint64_t node, const void *words,
+                   size_t bytes);
+/** The entry at *at, which moves behind it: 1, and `words` (as they were put),
+ * 0 at `end`, -EBADMSG if there is none (no error set), -ENOMEM. */
+int flow_entry_get(const char **at, const char *end, uint64_t *node,
+                   struct poise_buf *words);
+
+/** A node that talks by another one also talks to the map itself, so many times
+ * in the time after which it would be declared dead, and is answered: else
+ * nobody would know whether their connection is cut ... */
+#define FLOW_ITSELF_PARTS 2
+/** ... as it is taken for when the map hears of it by others only, for so many
+ * times that time. */
+#define FLOW_ITSELF_TIMEOUTS 2
+
 /** A map that was silent for so many times the time after which a node is
  * declared dead is gone: no result of this node will be accepted. One that was
  * stopped for a minute is not. */
@@ -275,6 +313,13 @@ struct flow_tally {
 
 /** What a node reports to the map. */
 struct flow_report {
+    uint64_t turn;      /**< counts those of this node: an older one may come
+                             later, by another way */
+    uint64_t map;       /**< the map's turn */
+    uint64_t results;   /**< that were sent to that map before: they may come
+                             later, by another way */
+    uint64_t messages;  /**< that it counted, to and from all others: tallies of
+                             some may not have come */
     int64_t oldest;     /**< version of its oldest task that can go on */
     int64_t line;       /**< up to the line asked for all is done, results were
                              sent, copies came: that line, else -1 */

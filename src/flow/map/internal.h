@@ -40,7 +40,8 @@ struct map_node {
     bool early;              /**< it died before all began */
     struct flow_link *link;
     uint64_t heard_ns;    /**< the link's when it was last looked at */
-    uint64_t silent_from; /**< by map->awake */
+    uint64_t silent_from; /**< by map->awake: it itself */
+    uint64_t told_from;   /**< ... and others of it */
     struct flow_report report;
     struct flow_file_report *files; /**< [file_count], owned */
     struct flow_tally_of *tallies;  /**< as it last said, by peer; owned */
@@ -52,6 +53,9 @@ struct map_node {
     double speed;       /**< versions per ns, since the mark before */
     uint64_t copied_ns; /**< its report's copy_ns at the last line */
     bool leaves;        /**< SIGTERM came */
+    bool asks;          /**< it talked to the map itself, and is answered */
+    uint64_t results;   /**< that came from it */
+    uint64_t messages;  /**< all that it counted, by its tallies */
     unsigned lines;     /**< that were asked for since then */
 };
 
@@ -232,6 +236,10 @@ int map_detect_termination(struct map *map);
  * memory. And as it is known: zeros where it never was told (receive.c). */
 struct flow_tally *map_tally_make(struct map_node *node, unsigned peer);
 struct flow_tally map_tally_of(const struct map_node *node, unsigned peer);
+/** Whether all came that it had sent before its newest report, which may have
+ * come another way: results, and what it counted. */
+bool map_has_results(const struct map_node *node);
+bool map_has_tallies(const struct map_node *node);
 /** How far all of them are: a mark, if that is farther. 0 or -ENOMEM. */
 int map_mark(struct map *map);
 /** Those who may keep blocks of the dead (line.c): numbers appended. */

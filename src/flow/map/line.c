@@ -226,7 +226,8 @@ int map_line(struct map *map)
             map->next_line = -1;
             return line_ask(map);
         }
-        complete &= !node->alive || node->report.line == map->next_line;
+        complete &= !node->alive || (node->report.line == map->next_line &&
+                                     map_has_results(node));
     }
     return complete ? line_complete(map) : 0;
 }

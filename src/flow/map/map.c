@@ -179,11 +179,12 @@ static void drop_nodes(struct map *map)
         node->link = NULL;
         node->gone = false;
         node->heard_ns = 0;
-        node->silent_from = map->awake.ns;
+        node->silent_from = node->told_from = map->awake.ns;
         node->report = (struct flow_report){0};
         node->mark_ns = node->copied_ns = 0;
         node->speed = 0;
-        node->leaves = node->lost = false;
+        node->leaves = node->lost = node->asks = false;
+        node->results = node->messages = 0;
         memset(node->files, 0, files * sizeof *node->files);
         node->tally_count = 0;
         memset(node->rate, 0, files * sizeof *node->rate);
@@ -216,15 +217,19 @@ static unsigned alive_count(const struct map *map)
     return alive;
 }
 
-/* For how long a node was silent while the map listened. One may not have
- * come, or not have come back, at all. */
-static uint64_t silence_of(const struct map *map, struct map_node *node)
+/* For how long a node was silent while the map listened, of the time that it
+ * may be. One may not have come, or not have come back, at all. */
+static uint64_t silence_of(const struct map *map, struct map_node *node,
+                           uint64_t lost)
 {
     if (node->link && node->heard_ns != node->link->heard_ns) {
         node->heard_ns = node->link->heard_ns;
         node->silent_from = map->awake.ns;
     }
-    return map->awake.ns - node->silent_from;
+    uint64_t itself = map->awake.ns - node->silent_from;
+    uint64_t told = map->awake.ns - node->told_from;
+    return told < itself && itself <= FLOW_ITSELF_TIMEOUTS * lost ? told
+                                                                  : itself;
 }
 
 /* No node of the map before this one came back yet. */
@@ -247,7 +252,8 @@ static int look_for_lost(struct map *map)
     unsigned alive = alive_count(map);
     for (unsigned n = 0; code == 0 && n < map->count; n++) {
         struct map_node *node = &map->nodes[n];
-        uint64_t silence = silence_of(map, node), lost = map_lost_ns(map);
+        uint64_t lost = map_lost_ns(map);
+        uint64_t silence = silence_of(map, node, lost);
         if (alive <= 1 || !map->started) {
             lost *= LAST_TIMEOUTS; /* no other could take over */
         }
@@ -312,6 +318,27 @@ static int start(struct map *map)
     return code == 0 ? bury_early(map) : code;
 }
 
+/* To those who pass it on, and to such as talked to the map; a new probe to
+ * all, for what was said before it has to come before it. */
+static int say_state(struct map *map, const struct flow_head *head)
+{
+    bool all = map->probe != map->sent_probe;
+    uint64_t position = 0;
+    int code = 0;
+    for (unsigned n = 0; code == 0 && n < map->count; n++) {
+        struct map_node *node = &map->nodes[n];
+        if (!node->alive) {
+            continue;
+        }
+        bool first = flow_tree_parent(position++) < 0;
+        if ((first || node->asks || all) && node->link && node->link->fd >= 0) {
+            node->asks = false;
+            code = map_send(node->link, FLOW_STATE, head, NULL, 0);
+        }
+    }
+    return code;
+}
+
 /* The oldest version that can go on, and the newest line that is complete. */
 static int send_state(struct map *map)
 {
@@ -331,14 +358,16 @@ static int send_state(struct map *map)
         now - map->sent_ns < beat) {
         return 0;
     }
+    struct flow_head head = {.file = (uint32_t)map->self.turn,
+                             .version = oldest,
+                             .place = (uint64_t)(map->line + 1),
+                             .extra = map->probe};
+    int code = say_state(map, &head);
     map->sent_ns = now;
     map->sent_line = map->line;
     map->oldest = oldest;
     map->sent_probe = map->probe;
-    struct flow_head head = {.version = oldest,
-                             .place = (uint64_t)(map->line + 1),
-                             .extra = map->probe};
-    return map_broadcast(map, FLOW_STATE, &head, NULL, 0);
+    return code;
 }
 
 static int follow_up(struct map *map)

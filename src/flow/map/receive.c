@@ -53,6 +53,7 @@ static int receive_output(struct map *map, struct flow_link *link)
     const struct flow_head kept = {.place = 1};
     int code =
         map_output(map, &link->head, link->in ? flow_made_data(link->in) : "");
+    map->nodes[link->peer].results++;
     return code < 0 || map->log < 0
                ? code
                : map_send(link, FLOW_RESULT_KEPT, &kept, NULL, 0);
@@ -169,44 +170,105 @@ struct flow_tally *map_tally_make(struct map_node *node, unsigned peer)
     return &node->tallies[at].tally;
 }
 
-static int receive_report(struct map *map, struct flow_link *link)
+bool map_has_results(const struct map_node *node)
 {
-    struct map_node *node = &map->nodes[link->peer];
-    size_t files = map->job->file_count * sizeof *node->files;
-    size_t fixed = sizeof node->report + files;
-    if (link->head.len < fixed || !link->in) {
-        return poise_error_set(EPROTO, "read report", NULL, "it is too short");
-    }
-    const char *data = flow_made_data(link->in);
-    size_t tallies = (link->head.len - fixed) / sizeof(struct flow_tally_of);
-    map->reports++;
-    map->report_bytes += sizeof link->head + link->head.len;
-    report_take(node, data);
-    if (node->report.waits.file != UINT32_MAX &&
-        (node->report.waits.file >= map->job->file_count ||
-         !flow_shape_holds(&map->job->files[node->report.waits.file].shape,
-                           &node->report.waits))) {
-        return poise_error_set(EPROTO, "read report", NULL,
-                               "it waits for a block that cannot be");
-    }
-    memcpy(node->files, data + sizeof node->report, files);
-    for (size_t i = 0; i < tallies; i++) {
+    return node->results >= node->report.results;
+}
+
+/* What the map knows is of that report or of older ones, and counts only grow:
+ * so none is behind if their sum is not. */
+bool map_has_tallies(const struct map_node *node)
+{
+    return node->messages == node->report.messages;
+}
+
+static int bad_report(const char *why)
+{
+    return poise_error_set(EPROTO, "read report", NULL, "%s", why);
+}
+
+/* What a node counted of others. Two reports may have gone different ways: so
+ * what is greater is newer. */
+static int take_tallies(struct map *map, struct map_node *node,
+                        const char *data, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
         struct flow_tally_of of;
-        memcpy(&of, data + fixed + i * sizeof of, sizeof of);
-        struct flow_tally *known = of.peer < map->count
-                                       ? map_tally_make(node, (unsigned)of.peer)
-                                       : NULL;
-        if (!known) {
-            return of.peer < map->count
-                       ? -ENOMEM
-                       : poise_error_set(EPROTO, "read report", NULL,
-                                         "it counts messages of no node");
+        memcpy(&of, data + i * sizeof of, sizeof of);
+        if (of.peer >= map->count) {
+            return bad_report("it counts messages of no node");
         }
-        map->tally[of.peer].hits += of.tally.hits - known->hits;
-        map->tally[of.peer].misses += of.tally.misses - known->misses;
-        *known = of.tally;
+        struct flow_tally *known = map_tally_make(node, (unsigned)of.peer);
+        if (!known) {
+            return -ENOMEM;
+        }
+        const struct flow_tally before = *known, *now = &of.tally;
+        known->hits = now->hits > before.hits ? now->hits : before.hits;
+        known->misses =
+            now->misses > before.misses ? now->misses : before.misses;
+        known->sent = now->sent > before.sent ? now->sent : before.sent;
+        known->received =
+            now->received > before.received ? now->received : before.received;
+        map->tally[of.peer].hits += known->hits - before.hits;
+        map->tally[of.peer].misses += known->misses - before.misses;
+        node->messages += known->sent - before.sent;
+        node->messages += known->received - before.received;
     }
     return 0;
+}
+
+static int take_entry(struct map *map, uint64_t id,
+                      const struct poise_buf *words)
+{
+    struct flow_report report;
+    size_t files = map->job->file_count * sizeof(struct flow_file_report);
+    size_t fixed = sizeof report + files;
+    if (id >= map->count) {
+        return bad_report("it is of no node");
+    }
+    struct map_node *node = &map->nodes[id];
+    if (words->len < fixed) {
+        return bad_report("it is too short");
+    }
+    memcpy(&report, words->data, sizeof report);
+    if (!node->alive || report.map != map->self.turn) {
+        return 0; /* it was under way when that changed */
+    }
+    if (report.waits.file != UINT32_MAX &&
+        (report.waits.file >= map->job->file_count ||
+         !flow_shape_holds(&map->job->files[report.waits.file].shape,
+                           &report.waits))) {
+        return bad_report("it waits for a block that cannot be");
+    }
+    if (report.turn > node->report.turn) {
+        report_take(node, words->data);
+        memcpy(node->files, words->data + sizeof report, files);
+    }
+    return take_tallies(map, node, words->data + fixed,
+                        (words->len - fixed) / sizeof(struct flow_tally_of));
+}
+
+/* Of the node at the other end, and of those that it talks for. */
+static int receive_report(struct map *map, struct flow_link *link)
+{
+    const char *at = link->in ? flow_made_data(link->in) : "";
+    const char *end = at + (link->in ? link->head.len : 0);
+    struct poise_buf words = {0};
+    uint64_t id = 0;
+    int code = 0, more;
+    map->reports++;
+    map->report_bytes += sizeof link->head + link->head.len;
+    map->nodes[link->peer].asks = true;
+    while (code == 0 && (more = flow_entry_get(&at, end, &id, &words)) != 0) {
+        code = more == -ENOMEM ? more
+               : more < 0      ? bad_report("it is cut short")
+                               : take_entry(map, id, &words);
+        if (code == 0) {
+            map->nodes[id].told_from = map->awake.ns;
+        }
+    }
+    poise_buf_free(&words);
+    return code;
 }
 
 /* A node of the map before this one. If it was declared dead it will hear so.

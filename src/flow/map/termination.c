@@ -12,8 +12,12 @@
  * received as were sent, none was under way at T. A node that was passive
  * before T and received nothing until after it was passive at T. Nothing went
  * on at T, then, and nothing can, unless the map itself says something new:
- * which begins the observation anew (map_broadcast). Source: F. Mattern,
- * Algorithms for distributed termination detection, 1987 (four counters).
+ * which begins the observation anew (map_broadcast). Reports may overtake each
+ * other, or be lost (node/relay.c); so each one says the sum of what it counts,
+ * and how many results were sent, and is no observation before all of that is
+ * known: a long result may be under way when all else is done. Source:
+ * F. Mattern, Algorithms for distributed termination detection, 1987 (four
+ * counters).
  *
  * What is under way to or from dead nodes does not count. Nobody needs it: the
  * nodes that waited for it ask the new owners.
@@ -34,7 +38,8 @@ static bool all_done(const struct map *map)
     for (unsigned n = 0; n < map->count; n++) {
         const struct map_node *node = &map->nodes[n];
         if (node->alive &&
-            (!node->report.done || node->report.epoch != map->epoch)) {
+            (!node->report.done || node->report.epoch != map->epoch ||
+             !map_has_results(node))) {
             return false;
         }
     }
@@ -46,7 +51,8 @@ static bool all_passive(const struct map *map)
     for (unsigned n = 0; n < map->count; n++) {
         const struct map_node *node = &map->nodes[n];
         if (node->alive &&
-            (!node->report.stuck || node->report.epoch != map->epoch)) {
+            (!node->report.stuck || node->report.epoch != map->epoch ||
+             !map_has_tallies(node) || !map_has_results(node))) {
             return false;
         }
     }

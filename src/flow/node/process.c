@@ -66,22 +66,41 @@ static int put_into_queue(struct flow_server *server, uint16_t to,
         flow_item_free(item, server->node);
         return 0;
     } else {
-        server->tally[to].sent++;
         item->head.epoch = (uint16_t)server->epoch;
-        flow_server_count(server, &item->head);
         flow_queue_add(&server->out[to]->queue, item);
     }
     return 1;
 }
 
-int flow_server_send(struct flow_server *server, uint16_t to,
-                     struct flow_item *item)
+/* The same, of a message that both ends count. */
+static int put_counted(struct flow_server *server, uint16_t to,
+                       struct flow_item *item)
 {
-    int code = put_into_queue(server, to, item);
+    if (item && to != FLOW_NOBODY && server->alive[to]) {
+        server->tally[to].sent++;
+        flow_server_count(server, &item->head);
+    }
+    return put_into_queue(server, to, item);
+}
+
+static int woken_for(struct flow_server *server, int code)
+{
     if (code > 0) {
         server_wake(server);
     }
     return code < 0 ? code : 0;
+}
+
+int flow_server_send(struct flow_server *server, uint16_t to,
+                     struct flow_item *item)
+{
+    return woken_for(server, put_counted(server, to, item));
+}
+
+int flow_server_post(struct flow_server *server, uint16_t to,
+                     struct flow_item *item)
+{
+    return woken_for(server, put_into_queue(server, to, item));
 }
 
 void flow_server_count(struct flow_server *server, const struct flow_head *head)
@@ -196,7 +215,7 @@ static int net_copy(struct flow_net *net, struct flow_block *block)
             server->copies_sent++;
             server->copies_bytes += item->head.len;
         }
-        code = put_into_queue(server, server->keepers[i], item);
+        code = put_counted(server, server->keepers[i], item);
         code = code < 0 ? code : 0;
     }
     /* Nobody waits for a part of a line: the thread that sends is woken when
@@ -305,6 +324,7 @@ static void link_broke(struct flow_server *server, struct flow_link *link)
         return;
     }
     link->broke_ns = poise_clock_ns();
+    flow_server_tell_anew(server); /* a report may be lost */
     int code = link->known ? flow_server_ring_broke(server, link) : 0;
     if (link->known && server->alive[link->peer]) {
         code = code == 0 ? flow_server_reseek(server, link->peer) : code;
@@ -357,27 +377,42 @@ static int link_handle(struct flow_server *server, struct flow_link *link,
     return code == 0 ? flow_node_settle(server->node) : code;
 }
 
+/* What a child says goes on as it came (relay.c): nobody has to stop for it. */
+static bool is_passed_on(const struct flow_server *server,
+                         const struct flow_link *link)
+{
+    return link != &server->map && link->head.kind == FLOW_REPORT;
+}
+
 /* All messages that are there, or some of them: others have their turn. */
 static int link_read(struct flow_server *server, struct flow_link *link)
 {
     unsigned count = 0;
     int code = 0;
     link->enough = false;
-    while (code == 0 && count < EVENTS_MOST && link->fd >= 0) {
+    while (code == 0 && (count < EVENTS_MOST || flow_link_has(link)) &&
+           link->fd >= 0) {
         int came = flow_link_receive(link, &server->self);
         if (came == 0) {
             return 0;
         }
-        flow_node_lock(server->node);
-        if (came > 0) {
-            code = link_handle(server, link, &count);
-        } else if (came == -ENOMEM) {
-            code = came;
+        if (came > 0 && is_passed_on(server, link)) {
+            code = flow_server_relay_report(server, link);
+            free(link->in);
+            link->in = NULL;
+            link->enough = ++count >= EVENTS_MOST;
         } else {
-            link_broke(server, link);
+            flow_node_lock(server->node);
+            if (came > 0) {
+                code = link_handle(server, link, &count);
+            } else if (came == -ENOMEM) {
+                code = came;
+            } else {
+                link_broke(server, link);
+            }
+            flow_node_unlock(server->node);
         }
-        flow_node_unlock(server->node);
-        if (link->drained) {
+        if (link->drained && !flow_link_has(link)) {
             return code;
         }
     }
@@ -437,6 +472,12 @@ static int flush_all(struct flow_server *server)
 
 /* ---- the loop ----------------------------------------------------------- */
 
+uint64_t flow_server_least_ns(const struct flow_server *server)
+{
+    uint64_t least = server->count * FLOW_SHARE_NS;
+    return least > REPORT_LEAST_NS ? least : REPORT_LEAST_NS;
+}
+
 static int until_report_ms(const struct flow_server *server)
 {
     uint64_t period = server->node->options->report_ns;
@@ -445,8 +486,7 @@ static int until_report_ms(const struct flow_server *server)
     if (server->orphan_ns || !server->member[server->node->id]) {
         return LOOK_MS; /* nobody waits for a report */
     }
-    uint64_t least = server->count * FLOW_SHARE_NS;
-    least = least > REPORT_LEAST_NS ? least : REPORT_LEAST_NS;
+    uint64_t least = flow_server_least_ns(server);
     period = (server->due && period > least) || period < least ? least : period;
     uint64_t at = server->reported_ns + period;
     return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
@@ -533,7 +573,7 @@ static int look_for_map(struct flow_server *server)
         return 0;
     }
     server->self.turn = call.turn;
-    memset(server->told, 0, server->count * sizeof *server->told);
+    flow_server_tell_anew(server);
     server->to = call.at;
     int code = link_open(server, &server->map, &server->to);
     if (code == 0) {
@@ -563,6 +603,8 @@ static void serve(struct flow_server *server)
     struct epoll_event events[EVENTS_MOST];
     while (!server->ended) {
         int wait_ms = until_report_ms(server);
+        int relay_ms = flow_server_relay_ms(server);
+        wait_ms = relay_ms < wait_ms ? relay_ms : wait_ms;
         wait_ms = server->rests && wait_ms > LOOK_MS ? LOOK_MS : wait_ms;
         if (wait_ms > RING_MS && atomic_load(&server->looks) &&
             atomic_load(&server->ring_list)) {
@@ -580,6 +622,8 @@ static void serve(struct flow_server *server)
         code = code == 0 ? look_for_map(server) : code;
         if (code == 0 && until_report_ms(server) == 0) {
             code = flow_server_report(server);
+        } else if (code == 0 && flow_server_relay_ms(server) == 0) {
+            code = flow_server_relay(server);
         }
         if (code < 0) {
             flow_node_fail(server->node, code);
@@ -637,6 +681,7 @@ static void server_free(struct flow_server *server)
     free(server->told);
     free(server->owed);
     free(server->files);
+    poise_buf_free(&server->relayed);
     free(server);
 }
 
@@ -690,7 +735,7 @@ static int server_create(const struct poise_flow_job *job,
     server->map.fd = server->poll = server->wake = server->listener = -1;
     server->term = -1;
     server->early_end = &server->early;
-    server->map.peer = FLOW_NOBODY;
+    server->map.peer = server->parent = FLOW_NOBODY;
     server->out = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(void *));
     server->at = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->at);
     server->alive = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));

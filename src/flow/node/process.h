@@ -79,10 +79,18 @@ struct flow_server {
     _Atomic(struct flow_ring_from *) ring_list;
     atomic_bool looks;       /**< processors look at these */
     atomic_bool looks_guard; /**< somebody changes that, or the list */
-    bool woken;              /**< the wake descriptor is written */
-    atomic_bool due;         /**< a report is */
-    bool failed;             /**< the map was informed */
-    bool leaves;             /**< SIGTERM came, and the map knows */
+    uint16_t parent; /**< who talks for this node; FLOW_NOBODY: itself */
+    uint16_t children[FLOW_FAN]; /**< those that it talks for */
+    unsigned child_count;
+    struct poise_buf relayed; /**< what they said: entries */
+    uint64_t relayed_ns;      /**< when the first of these came */
+    uint64_t itself_ns;       /**< when it talked itself last */
+    uint64_t report_turn;     /**< of the last report */
+    uint64_t results;         /**< that were sent to this map */
+    bool woken;               /**< the wake descriptor is written */
+    atomic_bool due;          /**< a report is */
+    bool failed;              /**< the map was informed */
+    bool leaves;              /**< SIGTERM came, and the map knows */
     bool ended;
     uint64_t reported_ns;
 };
@@ -90,6 +98,9 @@ struct flow_server {
 /** Put a message into the queue of a node, or of the map (FLOW_NOBODY), and
  * wake the server. The lock is held. Takes over the item; NULL: -ENOMEM. */
 int flow_server_send(struct flow_server *server, uint16_t to,
+                     struct flow_item *item);
+/** The same, of what is no message between nodes: nobody counts it. */
+int flow_server_post(struct flow_server *server, uint16_t to,
                      struct flow_item *item);
 /** A message that carries a block, which it references. NULL: no memory. */
 struct flow_item *flow_server_item(enum flow_kind kind,
@@ -105,6 +116,35 @@ void flow_watch_crashes(struct flow_node *node, struct flow_crash *crash);
 int flow_watch_long(struct flow_server *server);
 /** Results go to the map; so does a report, if one is due. */
 int flow_server_report(struct flow_server *server);
+/* Whom this node talks to (relay.c). The lock is held. */
+
+/** Members are others: find out who talks for this node, and for whom it does.
+ */
+void flow_server_tree(struct flow_server *server);
+/** All that the map knows of what this node counted is to be said anew: some of
+ * it may have been lost on its way. */
+void flow_server_tell_anew(struct flow_server *server);
+/** Reports that are not due by time are at least so far apart. */
+uint64_t flow_server_least_ns(const struct flow_server *server);
+/** When what others said is to go on, if this node has nothing to say before;
+ * and let it. */
+int flow_server_relay_ms(const struct flow_server *server);
+int flow_server_relay(struct flow_server *server);
+/** Add what this node has to say, and send it with what others said to whom it
+ * talks to. */
+int flow_server_say(struct flow_server *server, const struct poise_buf *report);
+/** A child says how it is, and others by it. */
+int flow_server_relay_report(struct flow_server *server,
+                             const struct flow_link *link);
+/** The map's word came from another node. */
+int flow_server_relay_state(struct flow_server *server,
+                            const struct flow_link *link);
+/** ... or from itself: to the children. */
+int flow_server_pass_state(struct flow_server *server,
+                           const struct flow_head *head);
+/** The map's word (receive.c). */
+int flow_server_state(struct flow_server *server, const struct flow_head *head);
+
 /** Look again for all blocks that `peer` (FLOW_NOBODY: anybody) was asked for.
  */
 int flow_server_reseek(struct flow_server *server, uint16_t peer);

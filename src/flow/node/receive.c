@@ -230,6 +230,7 @@ static int receive_start(struct flow_server *server, struct flow_link *link)
     }
     server->epoch = link->head.extra;
     server->node->line = server->node->base = link->head.version;
+    flow_server_tree(server);
     return code == 0 ? flow_server_early(server) : code;
 }
 
@@ -261,8 +262,7 @@ static int receive_plan(struct flow_server *server, struct flow_link *link)
     return flow_node_segment(server->node, &segment);
 }
 
-static int receive_state(struct flow_server *server,
-                         const struct flow_head *head)
+int flow_server_state(struct flow_server *server, const struct flow_head *head)
 {
     struct flow_node *node = server->node;
     int64_t line = (int64_t)(head->place - 1);
@@ -326,6 +326,7 @@ static bool map_makes_sense(const struct flow_server *server,
 
 static int receive_from_map(struct flow_server *server, struct flow_link *link)
 {
+    int code;
     if (!map_makes_sense(server, link)) {
         return poise_error_set(EPROTO, "serve map", NULL,
                                "what it says of nodes or blocks cannot be");
@@ -336,7 +337,8 @@ static int receive_from_map(struct flow_server *server, struct flow_link *link)
     case FLOW_PLAN:
         return receive_plan(server, link);
     case FLOW_STATE:
-        return receive_state(server, &link->head);
+        code = flow_server_state(server, &link->head);
+        return code == 0 ? flow_server_pass_state(server, &link->head) : code;
     case FLOW_JOIN:
         return flow_server_join(server, &link->head, flow_made_data(link->in));
     case FLOW_EPOCH:
@@ -373,6 +375,12 @@ int flow_server_receive(struct flow_server *server, struct flow_link *link)
         /* A newcomer may be here before the map's word of it. */
         return flow_server_member(server, link->peer, &link->at);
     }
+    if (head->kind == FLOW_REPORT) {
+        return flow_server_relay_report(server, link);
+    }
+    if (head->kind == FLOW_STATE) {
+        return flow_server_relay_state(server, link);
+    }
     server->tally[link->peer].received++;
     flow_server_count(server, head);
     /* Of the link, in whatever epoch. */
@@ -389,6 +397,7 @@ int flow_server_receive(struct flow_server *server, struct flow_link *link)
 
 static int send_output(struct flow_server *server, struct flow_block *block)
 {
+    server->results++;
     return flow_server_send(server, FLOW_NOBODY,
                             flow_server_item(FLOW_OUTPUT, block));
 }
@@ -396,6 +405,7 @@ static int send_output(struct flow_server *server, struct flow_block *block)
 int flow_server_resend_results(struct flow_server *server)
 {
     int code = 0;
+    server->results = 0;
     for (struct flow_block *b = server->unacknowledged; code == 0 && b;
          b = b->more->next_output) {
         code = send_output(server, b);
@@ -458,6 +468,9 @@ static void fill_report(struct flow_server *server, struct flow_report *out)
     struct flow_node *node = server->node;
     flow_node_count(node);
     *out = (struct flow_report){
+        .turn = server->report_turn + 1,
+        .map = server->self.turn,
+        .results = server->results,
         .oldest = flow_node_oldest(node),
         .done = !node->inherits && flow_node_is_done(node),
         .epoch = server->epoch,
@@ -490,6 +503,9 @@ int flow_server_report(struct flow_server *server)
         return code;
     }
     fill_report(server, &report);
+    for (unsigned n = 0; n < server->count; n++) {
+        report.messages += server->tally[n].sent + server->tally[n].received;
+    }
     poise_buf_append(&text, &report, sizeof report);
     poise_buf_append(&text, server->files,
                      node->job->file_count * sizeof *server->files);
@@ -500,13 +516,7 @@ int flow_server_report(struct flow_server *server)
             poise_buf_append(&text, &of, sizeof of);
         }
     }
-    struct flow_item *item =
-        flow_item_create(FLOW_REPORT, text.data, text.error ? 0 : text.len);
-    code = text.error;
+    code = flow_server_say(server, &text);
     poise_buf_free(&text);
-    if (code < 0) {
-        free(item);
-        return code;
-    }
-    return flow_server_send(server, FLOW_NOBODY, item);
+    return code;
 }

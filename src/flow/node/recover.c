@@ -174,6 +174,7 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head,
     server->alive[dead] = server->member[dead] = false;
     server->gone[dead] = true;
     server->epoch = head->extra;
+    flow_server_tree(server);
     server->copies_sent = server->copies_kept = 0;
     /* Of the epoch before nobody counts them any more. */
     memset(server->owed, 0, server->count * sizeof *server->owed);
@@ -211,6 +212,7 @@ int flow_server_join(struct flow_server *server, const struct flow_head *head,
         return code;
     }
     server->member[head->place] = true;
+    flow_server_tree(server);
     /* It has no part in an epoch that began before it came. */
     server->handed[head->place] = true;
     return 0;

@@ -360,6 +360,8 @@ struct flow_net {
                      uint64_t blocks, uint64_t took_ns);
     /** The state of outputs or of readiness changed. */
     void (*notify)(struct flow_net *net);
+    /** Nobody computes here until something comes. */
+    void (*rest)(struct flow_net *net);
     /** Whether others of this host wrote something. By any thread, without the
      * lock. */
     bool (*due)(struct flow_net *net);

@@ -22,6 +22,9 @@
 #define EVENTS_MOST 64
 /** Reports that are not due by time are at least so far apart. */
 #define REPORT_LEAST_NS UINT64_C(2000000)
+/** Reports that nobody waits for are that many times as rare: who waits for
+ * other nodes may do so before each block, and that is news only if all do. */
+#define REST_TIMES 4
 #define REPORT_NS UINT64_C(50000000)
 #define LOST_NS UINT64_C(5000000000)
 #define ORPHAN_NS UINT64_C(60000000000)
@@ -263,6 +266,41 @@ static void net_notify(struct flow_net *net)
     }
 }
 
+static uint64_t report_ns(const struct flow_server *server)
+{
+    uint64_t period = server->node->options->report_ns;
+    uint64_t least = REST_TIMES * server->count * FLOW_SHARE_NS;
+    period = period ? period : REPORT_NS;
+    return period > least ? period : least;
+}
+
+/* All that was given out to this node is done. */
+static bool has_nothing(const struct flow_node *node)
+{
+    for (uint32_t f = 0; f < node->job->file_count; f++) {
+        for (uint32_t s = 0; s < node->files[f].count; s++) {
+            const struct flow_segment *segment = &node->files[f].segments[s];
+            if (segment->low < segment->to) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The map has something to give it, or to allow it; or it is told with others
+ * of its kind. */
+static void net_rest(struct flow_net *net)
+{
+    struct flow_server *server = (struct flow_server *)net;
+    if (server->node->options->memory_bytes > 0 || has_nothing(server->node)) {
+        net_notify(net);
+    } else if (REST_TIMES * flow_server_least_ns(server) < report_ns(server) &&
+               !atomic_exchange(&server->rested, true)) {
+        server_wake(server);
+    }
+}
+
 /* ---- links -------------------------------------------------------------- */
 
 static void poll_for(struct flow_server *server, struct flow_link *link,
@@ -480,15 +518,17 @@ uint64_t flow_server_least_ns(const struct flow_server *server)
 
 static int until_report_ms(const struct flow_server *server)
 {
-    uint64_t period = server->node->options->report_ns;
     uint64_t now = poise_clock_ns();
-    period = period ? period : REPORT_NS;
     if (server->orphan_ns || !server->member[server->node->id]) {
         return LOOK_MS; /* nobody waits for a report */
     }
     uint64_t least = flow_server_least_ns(server);
-    period = (server->due && period > least) || period < least ? least : period;
-    uint64_t at = server->reported_ns + period;
+    uint64_t soon = server->due      ? least
+                    : server->rested ? REST_TIMES * least
+                                     : UINT64_MAX;
+    uint64_t period = report_ns(server);
+    period = period < soon ? period : soon;
+    uint64_t at = server->reported_ns + (period > least ? period : least);
     return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
 }
 
@@ -729,6 +769,7 @@ static int server_create(const struct poise_flow_job *job,
                                     net_copy,
                                     net_computed,
                                     net_notify,
+                                    net_rest,
                                     flow_server_ring_due,
                                     flow_server_ring_receive,
                                     flow_server_ring_look};

@@ -89,6 +89,7 @@ struct flow_server {
     uint64_t results;         /**< that were sent to this map */
     bool woken;               /**< the wake descriptor is written */
     atomic_bool due;          /**< a report is */
+    atomic_bool rested;       /**< ... but not soon */
     bool failed;              /**< the map was informed */
     bool leaves;              /**< SIGTERM came, and the map knows */
     bool ended;

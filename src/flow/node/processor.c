@@ -427,7 +427,7 @@ static struct poise_flow_task *sleep_for_ready(struct flow_processor *processor,
         node->idle++;
         node->waking = false;
         if (node->net && !flow_node_is_running(node)) {
-            node->net->notify(node->net);
+            node->net->rest(node->net);
         }
         flow_node_wait(node, &node->work);
         node->idle--;

@@ -496,7 +496,7 @@ int flow_server_report(struct flow_server *server)
     if (node->failure.code < 0) {
         return server->failed ? 0 : report_failure(server);
     }
-    server->due = false;
+    server->due = server->rested = false;
     int code = report_outputs(server);
     code = code == 0 ? flow_watch_long(server) : code;
     if (code < 0) {

@@ -71,6 +71,10 @@ static int put_into_queue(struct flow_server *server, uint16_t to,
     } else {
         item->head.epoch = (uint16_t)server->epoch;
         flow_queue_add(&server->out[to]->queue, item);
+        if (!server->is_posted[to]) {
+            server->is_posted[to] = true;
+            server->posted[server->posted_count++] = to;
+        }
     }
     return 1;
 }
@@ -495,16 +499,38 @@ static int link_flush(struct flow_server *server, struct flow_link *link,
     return code == -ENOMEM ? code : 0;
 }
 
+static bool has_to_send(struct flow_link *link)
+{
+    return link->queue.first || link->sending.first ||
+           flow_handshake_queue(link);
+}
+
+/* There may be a link to each of very many nodes: only those are looked at for
+ * which there is something. */
 static int flush_all(struct flow_server *server)
 {
+    unsigned kept = 0;
     server->rests = false;
     int code =
         server->orphan_ns ? 0 : link_flush(server, &server->map, &server->to);
-    for (unsigned n = 0; code == 0 && n < server->count; n++) {
-        if (server->alive[n] && server->out[n]) {
+    pthread_mutex_lock(&server->node->lock);
+    unsigned count = server->posted_count;
+    pthread_mutex_unlock(&server->node->lock);
+    for (unsigned i = 0; code == 0 && i < count; i++) {
+        unsigned n = server->posted[i];
+        if (server->alive[n]) {
             code = link_flush(server, server->out[n], &server->at[n]);
         }
     }
+    pthread_mutex_lock(&server->node->lock);
+    for (unsigned i = 0; i < server->posted_count; i++) {
+        uint16_t n = server->posted[i];
+        server->is_posted[n] = server->alive[n] && has_to_send(server->out[n]);
+        server->posted[kept] = n;
+        kept += server->is_posted[n];
+    }
+    server->posted_count = kept;
+    pthread_mutex_unlock(&server->node->lock);
     return code;
 }
 
@@ -717,6 +743,8 @@ static void server_free(struct flow_server *server)
     free(server->member);
     free(server->gone);
     free(server->handed);
+    free(server->posted);
+    free(server->is_posted);
     free(server->tally);
     free(server->told);
     free(server->owed);
@@ -783,15 +811,17 @@ static int server_create(const struct poise_flow_job *job,
     server->member = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->gone = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->handed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
+    server->posted = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(uint16_t));
+    server->is_posted = poise_alloc(POISE_FLOW_NODES_MOST, sizeof(bool));
     server->tally = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->tally);
     server->told = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->told);
     server->owed = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->owed);
     server->rings = poise_alloc(POISE_FLOW_NODES_MOST, sizeof *server->rings);
     server->files = poise_alloc(job->file_count, sizeof *server->files);
     int code = server->out && server->at && server->alive && server->member &&
-                       server->gone && server->handed && server->tally &&
-                       server->told && server->owed && server->rings &&
-                       server->files
+                       server->gone && server->handed && server->posted &&
+                       server->is_posted && server->tally && server->told &&
+                       server->owed && server->rings && server->files
                    ? flow_node_create(job, options, id, &server->node)
                    : -ENOMEM;
     if (code == 0) {

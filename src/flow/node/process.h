@@ -57,6 +57,11 @@ struct flow_server {
     bool *member;
     bool *gone;     /**< [POISE_FLOW_NODES_MOST] Nodes declared dead. */
     unsigned count; /**< nodes that there ever were */
+    /** Nodes to whom something may be to be sent, each once: [posted_count],
+     * changed by who has the node, shortened by the thread of the sockets. */
+    uint16_t *posted; /**< [POISE_FLOW_NODES_MOST] */
+    unsigned posted_count;
+    bool *is_posted;          /**< [POISE_FLOW_NODES_MOST] */
     struct flow_tally *tally; /**< [POISE_FLOW_NODES_MOST], by the other */
     struct flow_tally *told;  /**< the same, as the map knows them */
     struct flow_file_report *files;    /**< [file_count] */

@@ -101,6 +101,8 @@ struct flow_server {
     uint64_t reported_ns;
 };
 
+/** Fill server->net: how the node reaches others (net.c). */
+void flow_server_net_open(struct flow_server *server);
 /** Put a message into the queue of a node, or of the map (FLOW_NOBODY), and
  * wake the server. The lock is held. Takes over the item; NULL: -ENOMEM. */
 int flow_server_send(struct flow_server *server, uint16_t to,
@@ -132,6 +134,8 @@ void flow_server_tree(struct flow_server *server);
 void flow_server_tell_anew(struct flow_server *server);
 /** Reports that are not due by time are at least so far apart. */
 uint64_t flow_server_least_ns(const struct flow_server *server);
+/** The next report is to follow so long after the last one. */
+uint64_t flow_server_period_ns(const struct flow_server *server);
 /** When what others said is to go on, if this node has nothing to say before;
  * and let it. */
 int flow_server_relay_ms(const struct flow_server *server);

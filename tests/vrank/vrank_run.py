@@ -276,6 +276,14 @@ class Refused(Case):
         self.assertEqual(result.returncode, 125)
         self.assertIn("-static", result.stderr)
 
+    def test_main_in_library(self):
+        source = self.write("p.c", "int main(void) { return 7; }")
+        for words in ([POISE, "cc", "-c", source], ["ar", "rc", "p.a", "p.o"],
+                      [POISE, "cc", "-o", "prog", "p.a"]):
+            self.assertEqual(run(words, cwd=self.folder).returncode, 0)
+        self.assertEqual(run([POISE, "run", "-V", "2", "./prog"],
+                             cwd=self.folder).returncode, 7)
+
     def test_too_many(self):
         program = self.compile("int main(void) { return 0; }")
         self.assertRegex(self.ranks(1000000, program).stderr,

@@ -272,6 +272,8 @@ static void compile_add_link(struct compile_line *line,
     compile_add(line, "-Wl,-z,defs");
     compile_add(line, "-Wl,-e,poise_start");
     compile_add(line, "-Wl,-u,poise_vrank_program");
+    /* Also out of a library, as for other programs. */
+    compile_add(line, "-Wl,-u,main");
     compile_add(line, "%s/libpoise-start.a", folders->start);
     compile_add_libraries(line, folders);
 }

@@ -491,6 +491,26 @@ static void test(void)
     def test_group_replicated(self):
         self.in_group(40, self.compile(REPLICATED, "-DMEGABYTES=4"))
 
+    def test_group_reduces(self):
+        """What a large reduction needs beside the operands, contexts give."""
+        self.in_group(32, self.compile(HEAD + """
+enum { COUNT = 3 << 17 };
+static void test(void)
+{
+    double *mine = malloc(COUNT * sizeof *mine);
+    check(mine != NULL, "malloc");
+    for (int i = 0; i < COUNT; i++) {
+        mine[i] = rank + i;
+    }
+    MPI_Reduce(rank == 0 ? MPI_IN_PLACE : mine, mine, COUNT, MPI_DOUBLE,
+               MPI_SUM, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < COUNT; i++) {
+        check(mine[i] == (rank > 0 ? rank + i : size * (size - 1) / 2 +
+                          (double)i * size), "a sum");
+    }
+}
+"""))
+
     def test_small_collectives(self):
         """Contexts of eight times the memory: an allreduce whose operands are
         on the stack reads and writes nothing, as the kernel counts it; one of

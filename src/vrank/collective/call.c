@@ -11,12 +11,15 @@
 
 void *vcoll_memory_add(struct vcoll_memory **list, size_t bytes)
 {
-    struct vcoll_memory *memory =
-        poise_alloc(1, sizeof(struct vcoll_memory) + bytes);
+    size_t room = sizeof(struct vcoll_memory) + bytes;
 
+    context_memory_take(room);
+    struct vcoll_memory *memory = poise_alloc(1, room);
     if (memory == NULL) {
+        context_memory_give(room);
         return NULL;
     }
+    memory->room = room;
     memory->next = *list;
     *list = memory;
     return memory->bytes;
@@ -40,8 +43,10 @@ void vcoll_memory_free(struct vcoll_memory **list)
 {
     while (*list != NULL) {
         struct vcoll_memory *memory = *list;
+        size_t room = memory->room;
         *list = memory->next;
         free(memory);
+        context_memory_give(room);
     }
 }
 

@@ -88,6 +88,7 @@ struct vcoll_stage {
 /* Zeroed memory that lives as long as a call, or a local collective. */
 struct vcoll_memory {
     struct vcoll_memory *next;
+    size_t room; /* of all of it */
     _Alignas(16) char bytes[];
 };
 /* NULL: none. */

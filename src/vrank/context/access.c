@@ -18,6 +18,8 @@
 
 /* A smaller write to a context that is swapped out is kept until it comes. */
 #define CONTEXT_DEFERRED ((size_t)16 << 10)
+/* Less memory beside contexts is not counted. */
+#define CONTEXT_TAKEN ((size_t)64 << 10)
 
 void pending_free(struct contexts *all, struct context *context)
 {
@@ -201,6 +203,37 @@ void context_buffer_release(size_t bytes)
     if (contexts != NULL && bytes > 0) {
         pending_release(contexts, bytes);
     }
+}
+
+void context_memory_take(size_t bytes)
+{
+    struct contexts *all = contexts;
+
+    if (all == NULL || bytes < CONTEXT_TAKEN) {
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    /* It waits for nobody, who might wait for it: where not enough can go at
+     * once the caller has it all the same, and others go later. */
+    if (!contexts_room(all, NULL, NULL, bytes, false)) {
+        all->used_bytes += bytes;
+    }
+    all->taken_bytes += bytes;
+    pthread_mutex_unlock(&all->lock);
+}
+
+void context_memory_give(size_t bytes)
+{
+    struct contexts *all = contexts;
+
+    if (all == NULL || bytes < CONTEXT_TAKEN) {
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    all->taken_bytes -= bytes;
+    all->used_bytes -= bytes;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
 }
 
 /* Keep bytes for a context that is swapped out and busy: whether there is room.

@@ -159,6 +159,11 @@ static inline void context_move(void *to, const void *from, size_t bytes)
  * released later. False: there is none, or there are no contexts. */
 bool context_buffer_reserve(size_t bytes);
 void context_buffer_release(size_t bytes);
+/** Contexts go, as far as they can, for memory that is large and not theirs:
+ * before it is allocated, and when it is freed. Nothing where there are no
+ * contexts. */
+void context_memory_take(size_t bytes);
+void context_memory_give(size_t bytes);
 /** Any of the context in which `ptr` lies may be touched until it is unpinned.
  * NULL, which can be unpinned: it lies in none, or in that of the rank that
  * runs. */

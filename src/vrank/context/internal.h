@@ -182,6 +182,7 @@ struct contexts {
     uint64_t pending_bytes; /* the same, and of plan.message_bytes */
     uint64_t memory_bytes;  /* of the whole process; see budget.c */
     uint64_t base_bytes;    /* of that, before there were contexts; or 0 */
+    uint64_t taken_bytes;   /* the same, of context_memory_take */
     uint64_t file_bytes;    /* the same, and for pages of files */
     uint64_t lent_bytes;    /* beside plan.budget_bytes; */
     uint64_t owed_bytes;    /* or missing from them: all else needs more */

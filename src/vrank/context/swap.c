@@ -382,8 +382,9 @@ bool contexts_room(struct contexts *all, const struct context *self,
         }
     }
     all->used_bytes += bytes;
-    if (all->used_bytes - all->pending_bytes > all->sums.most_bytes) {
-        all->sums.most_bytes = all->used_bytes - all->pending_bytes;
+    uint64_t here = all->used_bytes - all->pending_bytes - all->taken_bytes;
+    if (here > all->sums.most_bytes) {
+        all->sums.most_bytes = here;
     }
     if (frames != NULL) {
         room_frames(all, self, frames);

@@ -177,6 +177,7 @@ static int look_one(const struct contexts *all, struct context *context,
     case EXTENT_RESIDENT:
         if (seen > 0 && extent->state == EXTENT_FRESH) {
             extent->is_tracked = false;
+            extent->is_scattered = true;
             phase_note(context, at);
         } else if (seen == 0) {
             stored_set(context, extent_offset(all, at) / CONTEXT_PAGE,
@@ -357,6 +358,16 @@ int extents_write(struct contexts *all, struct context *context,
     return code == 0 ? finished : code;
 }
 
+/* Whether the memory of one that goes is worth keeping. Huge pages that
+ * tracking has split are not, as fresh ones are huge again; nor are scattered
+ * ones, where there are others. */
+static bool drop_keeps(const struct contexts *all, const struct extent *extent)
+{
+    bool split = extent->is_split && all->extent_bytes >= CONTEXT_HUGE;
+
+    return !split && !(extent->is_scattered && all->frames.group > 0);
+}
+
 int extents_drop(struct contexts *all, struct context *context,
                  struct extent_list *list)
 {
@@ -374,9 +385,7 @@ int extents_drop(struct contexts *all, struct context *context,
             extent->pages = 0;
             continue;
         }
-        /* Huge pages that tracking has split are not handed on: fresh ones are
-         * huge again. */
-        if (list->slots[i] >= 0 && !extent->is_split) {
+        if (list->slots[i] >= 0 && drop_keeps(all, extent)) {
             list->warm[i] = frame_take(all, list->slots[i], place);
         }
         code =
@@ -447,6 +456,7 @@ int extents_bring(struct contexts *all, struct context *context,
             code = frame_place(all, list->slots[i], place, at % 2 == 1);
         }
         extent->state = EXTENT_RESIDENT;
+        extent->is_scattered = list->slots[i] < 0 || !list->warm[i];
         extent->pages =
             (uint32_t)(extent_charge(all, context, at) / CONTEXT_PAGE);
         dirty_watch(all, context, at);

@@ -5,6 +5,12 @@
  * disk. And an extent that comes is read into a frame, and appears in its place
  * when it is whole.
  *
+ * Pages that lie beside each other in memory go to and from the disk at twice
+ * the speed of others. Extents that are smaller than huge pages have them too:
+ * their frames are made of one, some at a time, and stay together whatever
+ * place they are moved to. What a program touches first by itself has scattered
+ * pages; those are not handed on.
+ *
  * A frame is warm while it has pages, else cold. An extent in its place has
  * another advice about reading ahead than its neighbours, and than frames
  * (which means nothing for anonymous memory): so their mappings never become
@@ -14,11 +20,40 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Headers may be older than the kernel. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+/* The most frames of a huge page; and how many huge pages contexts need at
+ * least, so that one more or less counts for little. */
+enum { FRAMES_GROUP = 16, FRAMES_PAGES = 4 };
+
+/* How many frames are made of a huge page: of none, if the user wants none. */
+static int frames_group(const struct contexts *all)
+{
+    char text[64];
+    int fd = open("/sys/kernel/mm/transparent_hugepage/enabled",
+                  O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    size_t count = CONTEXT_HUGE / all->extent_bytes;
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[bytes > 0 ? bytes : 0] = '\0';
+    return bytes > 0 && strstr(text, "[never]") == NULL && count > 1 &&
+                   count <= FRAMES_GROUP &&
+                   all->plan.budget_bytes >= FRAMES_PAGES * CONTEXT_HUGE
+               ? (int)count
+               : 0;
+}
 
 int frames_begin(struct contexts *all)
 {
@@ -28,6 +63,8 @@ int frames_begin(struct contexts *all)
                      2 * (uint64_t)all->threads * EXTENT_BATCH;
 
     frames->bytes = all->extent_bytes;
+    frames->group = frames_group(all);
+    count += (uint64_t)all->threads * 2 * (uint64_t)frames->group;
     frames->count = (int)count;
     frames->warm = poise_alloc(count, sizeof *frames->warm);
     frames->cold = poise_alloc(count, sizeof *frames->cold);
@@ -106,6 +143,53 @@ static bool frame_move(char *from, char *to, size_t bytes)
     return syscall(SYS_mremap, from, bytes, bytes,
                    MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
                    to) == (long)(uintptr_t)to;
+}
+
+/* Memory of a huge page for frames: how many have got theirs. */
+static int frames_make(const struct contexts *all, const int *slots)
+{
+    size_t bytes = all->frames.bytes;
+    int made = 0;
+    char *area = mmap(NULL, 2 * CONTEXT_HUGE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (area == MAP_FAILED) {
+        return 0;
+    }
+    char *page = (char *)(((uintptr_t)area + CONTEXT_HUGE - 1) &
+                          ~(uintptr_t)(CONTEXT_HUGE - 1));
+    madvise(page, CONTEXT_HUGE, MADV_HUGEPAGE);
+    if (madvise(page, CONTEXT_HUGE, MADV_POPULATE_WRITE) == 0) {
+        madvise(page, CONTEXT_HUGE, MADV_NOHUGEPAGE);
+        madvise(page, CONTEXT_HUGE, MADV_RANDOM);
+        while (made < all->frames.group &&
+               frame_move(page + (size_t)made * bytes,
+                          frame_at(all, slots[made]), bytes)) {
+            made++;
+        }
+    }
+    munmap(area, 2 * CONTEXT_HUGE);
+    return made;
+}
+
+bool frames_grow(struct contexts *all)
+{
+    struct frames *frames = &all->frames;
+    int slots[FRAMES_GROUP], made;
+
+    if (frames->cold_count < frames->group) {
+        return false;
+    }
+    for (int i = 0; i < frames->group; i++) {
+        slots[i] = frame_get_cold(all);
+    }
+    pthread_mutex_unlock(&all->lock);
+    made = frames_make(all, slots);
+    pthread_mutex_lock(&all->lock);
+    for (int i = 0; i < frames->group; i++) {
+        frame_put(all, slots[i], i < made);
+    }
+    return made > 0;
 }
 
 bool frame_take(const struct contexts *all, int slot, char *place)

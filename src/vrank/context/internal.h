@@ -69,6 +69,7 @@ struct extent {
     uint8_t state;        /* enum extent_state */
     bool is_tracked;      /* what is written since it came in is known, */
     bool is_split;        /* which has made small pages of its huge one */
+    bool is_scattered;    /* its pages do not lie beside each other in memory */
     uint8_t backoff;      /* log of how often it is not tracked, */
     uint8_t backoff_left; /* and how often still */
     uint32_t pages;       /* of memory that it counts for */
@@ -80,7 +81,7 @@ enum { EXTENT_BATCH = 16 };
 struct extent_list {
     size_t at[EXTENT_BATCH];
     int slots[EXTENT_BATCH]; /* a frame for each; -1: none */
-    bool warm[EXTENT_BATCH]; /* that have got pages: extents_drop */
+    bool warm[EXTENT_BATCH]; /* that have got pages: extents_drop; or had */
     int count;
 };
 
@@ -143,6 +144,7 @@ struct frames {
     int count;        /* how many there are addresses for */
     int *warm, *cold; /* [count] with and without pages; owned */
     int warm_count, cold_count;
+    int group; /* that are made of a huge page together; 0: none */
 };
 
 struct contexts {
@@ -180,9 +182,9 @@ struct contexts {
                                what frames have */
     uint64_t leased_bytes;  /* of that, leases */
     uint64_t pending_bytes; /* the same, and of plan.message_bytes */
+    uint64_t taken_bytes;   /* the same, of context_memory_take */
     uint64_t memory_bytes;  /* of the whole process; see budget.c */
     uint64_t base_bytes;    /* of that, before there were contexts; or 0 */
-    uint64_t taken_bytes;   /* the same, of context_memory_take */
     uint64_t file_bytes;    /* the same, and for pages of files */
     uint64_t lent_bytes;    /* beside plan.budget_bytes; */
     uint64_t owed_bytes;    /* or missing from them: all else needs more */
@@ -316,6 +318,19 @@ char *frame_at(const struct contexts *all, int slot);
 int frame_get(struct contexts *all);
 int frame_get_cold(struct contexts *all);
 void frame_put(struct contexts *all, int slot, bool is_warm);
+/* Cold frames that are lacking, so that `needed` are warm, or those of a last
+ * group. */
+static inline int frames_lacking(const struct frames *frames, int needed)
+{
+    int lacking = needed - frames->warm_count;
+
+    return frames->group > 0 && lacking > 0
+               ? (lacking + frames->group - 1) / frames->group * frames->group
+               : 0;
+}
+/* Make a group warm. Under the lock, which is let go meanwhile. False: there
+ * are too few that are cold, or no memory. */
+bool frames_grow(struct contexts *all);
 /* The memory of an extent's place goes to a frame: false, it does not move. The
  * other way round; 0 or an error. */
 bool frame_take(const struct contexts *all, int slot, char *place);

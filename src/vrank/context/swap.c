@@ -325,9 +325,22 @@ static void room_frames(struct contexts *all, const struct context *self,
                         struct extent_list *list)
 {
     for (int i = 0; i < list->count; i++) {
+        list->warm[i] = all->frames.warm_count > 0;
         list->slots[i] =
             extent_is_framed(all, self, list->at[i]) ? frame_get(all) : -1;
     }
+}
+
+/* How many of a list have frames. */
+static int room_framed(const struct contexts *all, const struct context *self,
+                       const struct extent_list *list)
+{
+    int count = 0;
+
+    for (int i = 0; list != NULL && i < list->count; i++) {
+        count += extent_is_framed(all, self, list->at[i]);
+    }
+    return count;
 }
 
 bool contexts_room(struct contexts *all, const struct context *self,
@@ -336,18 +349,27 @@ bool contexts_room(struct contexts *all, const struct context *self,
     /* Where contexts share extents with holes they count for a little more than
      * they have. */
     uint64_t slack = 0;
-    bool helpless = false;
+    int framed = room_framed(all, self, frames);
+    bool helpless = false, grows = true;
 
     for (;;) {
         uint64_t most = budget_most(all, helpless, slack);
-        uint64_t used = all->used_bytes + bytes, warm = 0;
-        for (int i = 0; frames != NULL && i < frames->count; i++) {
-            warm += extent_is_framed(all, self, frames->at[i]);
+        uint64_t used = all->used_bytes + bytes;
+        int have = all->frames.warm_count;
+        int lacking = grows ? frames_lacking(&all->frames, framed) : 0;
+        int spare = have + lacking > framed ? have + lacking - framed : 0;
+        uint64_t warm = (uint64_t)spare * all->frames.bytes;
+        if (lacking > 0) {
+            /* Those that are not needed now are part of what they need. */
+            used += warm;
+            warm = 0;
         }
-        uint64_t have = (uint64_t)all->frames.warm_count;
-        warm = have > warm ? (have - warm) * all->frames.bytes : 0;
         if (used + warm <= most || (used <= most && have == 0)) {
-            break;
+            if (lacking == 0) {
+                break;
+            }
+            grows = frames_grow(all);
+            continue;
         }
         if (used <= most) {
             contexts_cool(all);
@@ -369,6 +391,8 @@ bool contexts_room(struct contexts *all, const struct context *self,
             if (!well) {
                 return false;
             }
+        } else if (lacking > 0) {
+            grows = false;
         } else if (!waits) {
             return false;
         } else if (!helpless) {
@@ -524,24 +548,55 @@ bool context_bring(struct contexts *all, struct context *context, bool expected,
     return well;
 }
 
-/* Room for all else that an open context may have. One that is pinned makes do
- * with less, if that of the rank that runs leaves no more: nobody touches more
- * of it than a message's bytes. */
-static bool context_rent(struct contexts *all, struct context *context,
-                         bool pinned)
+/* What will be in memory of a context once it has been brought. */
+static uint64_t bring_held(const struct contexts *all,
+                           const struct context *context, bool expected)
 {
-    uint64_t most = context_most(context);
-    uint64_t lease = most > context->held ? most - context->held : 0;
+    uint64_t held = context->held;
 
-    if (!contexts_room(all, context, NULL, lease, true)) {
-        lease = 0;
+    for (size_t at = 0; expected && at < context->extent_count; at++) {
+        if (context->extents[at].state == EXTENT_AWAY &&
+            phase_has(context, at)) {
+            held += extent_charge(all, context, at);
+        }
+    }
+    return held;
+}
+
+/* Room for all else that an open context may have, beside `held` bytes. One
+ * that is pinned makes do with less, if that of the rank that runs leaves no
+ * more: nobody touches more of it than a message's bytes. */
+static bool context_rent(struct contexts *all, struct context *context,
+                         uint64_t held, bool pinned)
+{
+    uint64_t most = context_most(context), before = context->lease;
+    uint64_t lease = most > held ? most - held : 0;
+
+    if (lease <= before) {
+        all->used_bytes -= before - lease;
+    } else if (!contexts_room(all, context, NULL, lease - before, true)) {
+        lease = before;
         if (!pinned) {
             return false;
         }
     }
     context->lease = lease;
-    all->leased_bytes += lease;
+    all->leased_bytes += lease - before;
     return true;
+}
+
+/* It comes, in this order: what goes for the rest gives its memory to what
+ * comes then. */
+static bool context_come(struct contexts *all, struct context *context,
+                         bool expected)
+{
+    if (expected) {
+        phase_learn(all, context);
+    }
+    return context_rent(all, context, bring_held(all, context, expected),
+                        !expected) &&
+           context_bring(all, context, expected, true) &&
+           context_rent(all, context, context->held, !expected);
 }
 
 void context_open(struct contexts *all, struct context *context, bool expected)
@@ -562,8 +617,7 @@ void context_open(struct contexts *all, struct context *context, bool expected)
         while (context->holds > 0) {
             contexts_wait(all);
         }
-        bool well = context_bring(all, context, expected, true) &&
-                    context_rent(all, context, !expected);
+        bool well = context_come(all, context, expected);
         if (!well) {
             poise_error_set(ENOMEM, "bring a context into memory", NULL,
                             "%d MiB are needed, and the contexts of ranks that "

@@ -148,7 +148,8 @@ struct poise_sort_result {
     /** What the plan said that they would be, if keys are spread and no line is
      * left out: see struct poise_sort_forecast. */
     uint64_t planned_read_bytes, planned_written_bytes;
-    uint64_t scratch_bytes; /**< written to scratch files */
+    uint64_t scratch_bytes; /**< written as scratch */
+    bool in_output;         /**< that lay in the space of the output */
     /** What of that was compressed, and what it had been. */
     uint64_t packed_bytes, unpacked_bytes;
     uint64_t memory_bytes;  /**< the budget */

@@ -151,6 +151,10 @@ struct extmem_scratch {
     const char *default_folder; /**< if there is no other */
     uint64_t need_bytes;        /**< -ENOSPC if all have less together */
     const struct poise_disk_options *disk;
+    /** Not in files of its own: the first blocks lie in this one, which has
+     * room for `within_slots` of them and may become longer. Borrowed. */
+    struct poise_disk *within;
+    uint64_t within_slots;
 };
 
 /** Blocks striped over scratch files, by the number of their slot: over all of
@@ -168,6 +172,8 @@ struct extmem_store {
     struct extmem_scratch scratch; /**< what it was opened with */
     bool is_open, is_lazy;         /**< files are made with the first slot */
     int code;                      /**< how that went */
+    uint64_t
+        *taken; /**< owned, __atomic: slots of scratch.within, a bit each */
 };
 /** With block_bytes set. Where no bytes are needed files are made when there is
  * a slot after all, and what `scratch` points to has to live as long. Folders
@@ -177,8 +183,12 @@ struct extmem_store {
 int extmem_store_open(struct extmem_store *store,
                       const struct extmem_scratch *scratch);
 void extmem_store_close(struct extmem_store *store);
-/** The slot for another block: one that was freed, or a new one. */
+/** The slot for another block: one that was freed, or a new one. Within a file
+ * that is another's it lies behind what that has room for. */
 int extmem_store_slot(struct extmem_store *store, uint64_t *slot);
+/** The same, but there the first free one from `from` on. Any thread. */
+int extmem_store_slot_from(struct extmem_store *store, uint64_t from,
+                           uint64_t *slot);
 /** Slots may be used again. One thread at a time, and none takes slots. */
 int extmem_store_free_slots(struct extmem_store *store, const uint64_t *slots,
                             size_t count);
@@ -190,7 +200,7 @@ void extmem_store_move(struct extmem_store *store, bool is_write, uint64_t slot,
 struct poise_disk *extmem_store_place(const struct extmem_store *store,
                                       uint64_t slot, uint64_t at,
                                       uint64_t *place);
-/** Bytes that were read and written. */
+/** Bytes that were read and written in files of its own. */
 void extmem_store_count(const struct extmem_store *store, uint64_t *read,
                         uint64_t *written);
 

@@ -5,6 +5,9 @@
  * belongs to who took it until it is freed; no table says which are taken: the
  * streams and pipes that hold them do. The files have no names, so that a crash
  * leaves none.
+ *
+ * Or the blocks lie within a file that is another's, and will be overwritten
+ * there: then who takes a slot says where, and a table says which are taken.
  */
 #include "file.h"
 
@@ -191,6 +194,20 @@ static int check_places(const struct extmem_scratch *scratch)
     return code;
 }
 
+/* All slots are free. What is taken without a place comes behind them. */
+static int make_table(struct extmem_store *store)
+{
+    uint64_t slots = store->scratch.within_slots;
+
+    store->taken = poise_alloc(slots / 64 + 1, sizeof *store->taken);
+    if (!store->taken) {
+        return -ENOMEM;
+    }
+    store->taken[slots / 64] = UINT64_MAX << slots % 64;
+    store->next_slot = slots;
+    return 0;
+}
+
 int extmem_store_open(struct extmem_store *store,
                       const struct extmem_scratch *scratch)
 {
@@ -200,7 +217,8 @@ int extmem_store_open(struct extmem_store *store,
     store->scratch = *scratch;
     store->is_open = true;
     store->is_lazy = scratch->need_bytes == 0;
-    code = !store->is_lazy             ? make_files(store)
+    code = scratch->within             ? make_table(store)
+           : !store->is_lazy           ? make_files(store)
            : scratch->folder_count > 0 ? check_places(scratch)
                                        : 0;
     if (code < 0) {
@@ -220,7 +238,9 @@ void extmem_store_close(struct extmem_store *store)
     free(store->disks);
     free(store->rooms);
     free(store->free_slots);
+    free(store->taken);
     pthread_mutex_destroy(&store->lock);
+    store->taken = NULL;
     store->disks = NULL;
     store->rooms = NULL;
     store->free_slots = NULL;
@@ -252,6 +272,30 @@ int extmem_store_slot(struct extmem_store *store, uint64_t *slot)
     return code;
 }
 
+int extmem_store_slot_from(struct extmem_store *store, uint64_t from,
+                           uint64_t *slot)
+{
+    uint64_t slots = store->scratch.within ? store->scratch.within_slots : 0;
+    uint64_t behind = UINT64_MAX << from % 64;
+
+    for (uint64_t i = from / 64; i * 64 < slots; i++, behind = UINT64_MAX) {
+        uint64_t *word = &store->taken[i];
+        uint64_t open = ~__atomic_load_n(word, __ATOMIC_RELAXED) & behind;
+
+        while (open != 0) {
+            uint64_t bit = open & -open;
+            uint64_t was = __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
+
+            if (!(was & bit)) {
+                *slot = i * 64 + (unsigned)__builtin_ctzll(bit);
+                return 0;
+            }
+            open = ~was & behind & ~bit;
+        }
+    }
+    return extmem_store_slot(store, slot);
+}
+
 /* Room for `more` free slots. */
 static int free_room(struct extmem_store *store, size_t more)
 {
@@ -277,7 +321,11 @@ int extmem_store_free_slots(struct extmem_store *store, const uint64_t *slots,
     int code = free_room(store, count);
 
     for (size_t i = 0; i < count && code == 0; i++) {
-        store->free_slots[store->free_count++] = slots[i];
+        if (store->scratch.within && slots[i] < store->scratch.within_slots) {
+            store->taken[slots[i] / 64] &= ~(UINT64_C(1) << slots[i] % 64);
+        } else {
+            store->free_slots[store->free_count++] = slots[i];
+        }
     }
     return code;
 }
@@ -289,6 +337,10 @@ struct poise_disk *extmem_store_place(const struct extmem_store *store,
     size_t first = 0, left = store->disk_count;
     uint64_t row = 0; /* of slots, across the disks that have room for it */
 
+    if (store->scratch.within) {
+        *place = slot * store->block_bytes + at;
+        return store->scratch.within;
+    }
     for (; left > 1; first++, left--) {
         uint64_t rows = store->rooms[first] - row;
 

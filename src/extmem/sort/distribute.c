@@ -19,6 +19,7 @@ struct cursor {
     struct sort_total *total;   /* only the first item is kept; or NULL */
     uint64_t noted;             /* items that lane->cut knows of */
     struct sort_packet *packet; /* the block, if that is another one's */
+    uint64_t near;              /* from here on is a slot looked for */
     unsigned owner;             /* the process that the block is for */
     bool counted;
 };
@@ -160,7 +161,9 @@ static int block_end(struct lane *lane, struct cursor *cursor)
                                 cursor->begin, &span);
     }
     if (code == 0) {
-        code = extmem_store_slot(&lane->run->store, &span.slot);
+        code =
+            extmem_store_slot_from(&lane->run->store, cursor->near, &span.slot);
+        cursor->near = span.slot + 1;
     }
     if (code < 0) {
         return code;
@@ -383,6 +386,7 @@ static int lane_open(struct lane *lane, struct pass *pass, unsigned number,
 
         lane->cursors[i].stream = &bucket->streams[stream];
         lane->cursors[i].counted = bucket->counted;
+        lane->cursors[i].near = bucket->home + number * bucket->stride;
         lane->cursors[i].total =
             bucket->totals ? &bucket->totals[stream] : NULL;
         code = block_begin(lane, &lane->cursors[i]);
@@ -554,11 +558,36 @@ static int shared_pass(struct pass *pass)
 
 /* ---- all ---------------------------------------------------------------- */
 
+/* Where blocks of a bucket are to lie in the output: so far on as the bucket
+ * will, by the sample. Parts of a bucket begin where that did. */
+static void set_home(const struct sort_source *source,
+                     const struct sort_splitters *splitters, uint32_t i,
+                     struct sort_bucket *bucket)
+{
+    const struct sort_run *run = source->run;
+    double slots =
+        (double)run->store.scratch.within_slots - (double)run->first_home;
+    double before = splitters->before[i];
+    double behind = i < splitters->count ? splitters->before[i + 1] : 1;
+
+    if (source->bucket) {
+        bucket->home = source->bucket->home;
+        return;
+    }
+    bucket->home = run->first_home + (uint64_t)(slots * before);
+    if (bucket->uniform) {
+        bucket->stride =
+            (uint64_t)(slots * (behind - before) / bucket->stream_count);
+    }
+}
+
 /* Empty buckets, as the thresholds say. */
-static int make_buckets(const struct sort_run *run,
+static int make_buckets(const struct sort_source *source,
                         const struct sort_splitters *splitters,
                         unsigned streams, struct sort_buckets *out)
 {
+    const struct sort_run *run = source->run;
+
     out->count = 0;
     out->items = poise_alloc(splitters->count + 1, sizeof *out->items);
     if (!out->items) {
@@ -573,6 +602,7 @@ static int make_buckets(const struct sort_run *run,
         bucket->value =
             bucket->uniform ? splitters->thresholds[i - 1].key.window : 0;
         bucket->stream_count = streams;
+        set_home(source, splitters, i, bucket);
         bucket->streams = poise_alloc(streams, sizeof *bucket->streams);
         out->count++;
         if (!bucket->streams) {
@@ -603,7 +633,7 @@ int sort_distribute(struct sort_run *run, const struct sort_source *source,
                            .last = splitters->count};
     bool is_shared = run->world && !source->bucket;
     unsigned streams = is_shared ? sort_all_lanes(run) : run->plan.lanes;
-    int code = make_buckets(run, splitters, streams, &buckets);
+    int code = make_buckets(source, splitters, streams, &buckets);
 
     if (is_shared) {
         code = extmem_agree(run->world, code);

@@ -104,6 +104,7 @@ static int load_finish(struct sort_worker *worker, struct sort_loading *loading)
     if (code < 0) {
         return code;
     }
+    sort_finish_note_read(worker->finish, loading->number);
     if (job->what == JOB_COPY) {
         code = complete(worker, loading, job->lane, job->first_span,
                         job->span_count);
@@ -151,7 +152,7 @@ int sort_finish_wait(struct sort_worker *worker,
 
     *left = UINT64_MAX;
     if (!finish->in_order) {
-        return 0;
+        return sort_finish_wait_way(finish, loading->number);
     }
     for (;;) {
         uint32_t seen = poise_event_seen(&finish->turned);
@@ -376,26 +377,33 @@ static int put_header(struct sort_run *run)
     return code < 0 ? code : waited;
 }
 
+/* One process writes. */
+static int finish_alone(struct sort_finish *finish,
+                        const struct sort_buckets *buckets)
+{
+    struct sort_run *run = finish->run;
+    int code = sort_finish_jobs(finish, buckets);
+
+    if (code == 0) {
+        code = sort_finish_make_way(finish);
+    }
+    if (code == 0) {
+        code = put_header(run);
+    }
+    return code < 0 ? code
+                    : extmem_team_run(run->plan.lanes, worker_run, finish,
+                                      &run->stop);
+}
+
 int sort_finish(struct sort_run *run, const struct sort_buckets *buckets)
 {
     struct sort_finish finish = {.run = run,
                                  .in_order = run->options->unique ||
                                              run->options->head > 0,
                                  .turn_offset = run->options->header_bytes};
-    int code = put_header(run);
+    int code = finish.in_order && run->world ? finish_in_order(&finish, buckets)
+                                             : finish_alone(&finish, buckets);
 
-    if (code < 0) {
-        return code;
-    }
-    if (finish.in_order && run->world) {
-        code = finish_in_order(&finish, buckets);
-    } else {
-        code = sort_finish_jobs(&finish, buckets);
-        if (code == 0) {
-            code = extmem_team_run(run->plan.lanes, worker_run, &finish,
-                                   &run->stop);
-        }
-    }
     if (code == 0 && finish.in_order) {
         run->result.items_out = finish.items_out;
         run->result.bytes_out = finish.bytes_out;

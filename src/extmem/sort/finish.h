@@ -13,6 +13,10 @@ struct sort_job {
     size_t first_span, span_count;
     uint64_t offset; /* in the output; of unique ones known in their turn */
     uint64_t bytes;
+    /* If scratch is in the output: what is read lies there in [low, high), and
+     * is in memory by now. */
+    uint64_t low, high;
+    bool is_read; /* __atomic */
 };
 
 struct sort_finish {
@@ -27,6 +31,7 @@ struct sort_finish {
     bool is_full;           /* __atomic: the output takes no more items */
     struct sort_ring *ring; /* NULL: this process writes all */
     struct poise_event turned;
+    uint64_t unread; /* __atomic: all jobs before this one were read */
 };
 
 /** Where the streams of a bucket lie in a buffer. */
@@ -60,6 +65,14 @@ struct sort_worker {
 /** Make the jobs of all buckets that are written here (finish_jobs.c). */
 int sort_finish_jobs(struct sort_finish *finish,
                      const struct sort_buckets *buckets);
+
+/** Scratch is in the output: what lies where an earlier job will write is moved
+ * out of its way, and jobs know where theirs lies (finish_way.c). */
+int sort_finish_make_way(struct sort_finish *finish);
+/** The job was read: others may write where it lay. */
+void sort_finish_note_read(struct sort_finish *finish, size_t number);
+/** Wait until all that lies where the job writes was read. */
+int sort_finish_wait_way(struct sort_finish *finish, size_t number);
 
 /** Wait for the job's turn, if jobs have any: *left is how many items the
  * output still takes then, else UINT64_MAX. */

@@ -133,8 +133,12 @@ struct sort_bucket {
     uint64_t all_bytes;    /**< on all processes */
     uint64_t bytes_before; /**< on those of lower rank */
     uint32_t number;       /**< parts of a split one have its number */
-    bool uniform;          /**< all keys are equal */
-    bool stuck;            /**< it was parted by a sample, and stayed whole */
+    /** Where its blocks lie, as far as can be, if scratch is in the output:
+     * from this slot on; of uniform ones those of each stream so many behind
+     * those of the one before. */
+    uint64_t home, stride;
+    bool uniform; /**< all keys are equal */
+    bool stuck;   /**< it was parted by a sample, and stayed whole */
     /** Owned, one for each stream: of uniform ones of which one item is wanted,
      * which alone is there. NULL: all items are there. */
     struct sort_total *totals;
@@ -273,6 +277,8 @@ struct sort_run {
     uint32_t writer_count;
     char *arena; /**< owned */
     struct extmem_store store;
+    uint64_t first_home;     /**< of buckets, if scratch is in the output */
+    uint64_t written_before; /**< bytes of the output's file, as scratch */
     struct sort_pack pack;
     char *resident; /**< blocks that stay in memory, within the arena */
     uint64_t resident_blocks, resident_next; /**< the latter __atomic */
@@ -387,6 +393,8 @@ struct sort_splitters {
     struct sort_threshold *thresholds; /**< owned, ascending */
     uint32_t count;                    /**< buckets: one more */
     bool *uniform;                     /**< owned, for each bucket */
+    /** Owned, for each bucket: the part of the sample that lies before it. */
+    double *before;
     /** Owned; thresholds of numbers as a search tree: node i has 2i and 2i+1
      * below it, unused ones are the greatest number. */
     uint64_t *tree;

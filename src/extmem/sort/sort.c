@@ -171,6 +171,32 @@ static uint64_t output_bytes(const struct sort_run *run)
     return run->shape == SORT_TEXT ? 0 : head * run->item_bytes;
 }
 
+/* Whether scratch is put where the output will be: that asks for no second file
+ * as large, which would take longer to write, and to give back. Not where the
+ * user names other places, where others write the output too, or when it may
+ * become longer than the input. */
+static bool lends_output(const struct sort_run *run)
+{
+    return !run->world && run->options->scratch_count == 0 && !run->pack.must &&
+           !sort_has_totals(run) && run->plan.scratch_bytes > 0 &&
+           output_bytes(run) >= run->in_bytes;
+}
+
+/* Room in the output for its own bytes and for the scratch blocks, which end
+ * with it: so they are as far behind what will be written as can be. One part
+ * of so many more, for what the sample does not tell. */
+static void share_output(struct sort_run *run, struct extmem_scratch *scratch)
+{
+    enum { LEAST_MORE = 4, MORE_PART = 32 };
+    uint64_t block = run->plan.block;
+    uint64_t own = output_bytes(run) / block + 1;
+    uint64_t slots = run->plan.scratch_bytes / block;
+
+    scratch->within_slots = own > slots ? own : slots;
+    scratch->within_slots += LEAST_MORE + scratch->within_slots / MORE_PART;
+    run->first_home = scratch->within_slots - slots;
+}
+
 /* What the plan asks for: memory, scratch files, the output. */
 static int open_all(struct sort_run *run, const char *out)
 {
@@ -179,6 +205,14 @@ static int open_all(struct sort_run *run, const char *out)
         .more = run->options->more,
         .more_count = run->options->more_count,
     };
+    struct extmem_scratch scratch = {
+        .folders = run->options->scratch,
+        .folder_count = run->options->scratch_count,
+        /* What is packed takes less: how much shows only then. */
+        .need_bytes = run->pack.must ? 0 : run->plan.scratch_bytes,
+        .disk = &run->options->disk,
+    };
+    uint64_t bytes = output_bytes(run);
     int code;
 
     run->arena = poise_huge_alloc(run->plan.arena);
@@ -190,19 +224,17 @@ static int open_all(struct sort_run *run, const char *out)
     run->resident =
         run->arena + run->plan.lanes * run->plan.local + run->plan.inbox;
     run->resident_blocks = run->plan.resident;
+    if (lends_output(run)) {
+        share_output(run, &scratch);
+        bytes = scratch.within_slots * run->plan.block;
+    }
     /* The output first: what it takes is no longer free for scratch files. */
-    code = extmem_output_open_all(run->world, out, output_bytes(run), &output,
+    code = extmem_output_open_all(run->world, out, bytes, &output,
                                   &run->options->disk, &run->out);
     if (code == 0) {
-        const struct extmem_scratch scratch = {
-            .folders = run->options->scratch,
-            .folder_count = run->options->scratch_count,
-            .default_folder = extmem_output_folder(run->out),
-            /* What is packed takes less: how much shows only then. */
-            .need_bytes = run->pack.must ? 0 : run->plan.scratch_bytes,
-            .disk = &run->options->disk,
-        };
-
+        scratch.default_folder = extmem_output_folder(run->out);
+        scratch.within =
+            scratch.within_slots > 0 ? extmem_output_disk(run->out) : NULL;
         code = extmem_store_open(&run->store, &scratch);
     }
     return extmem_agree(run->world, code);
@@ -292,7 +324,34 @@ static int split(struct sort_run *run, struct sort_buckets *buckets, size_t i)
     return code;
 }
 
-/* Part what does not fit memory once more. */
+/* Part bucket `i`, and of its parts those behind the first one, until they fit;
+ * *is_parted if there was one to part. */
+static int split_one(struct sort_run *run, struct sort_buckets *buckets,
+                     size_t i, bool is_last_round, bool *is_parted)
+{
+    size_t behind = buckets->count - i - 1;
+    int code = 0;
+
+    for (; i + behind < buckets->count && code == 0; i++) {
+        struct sort_bucket *bucket = &buckets->items[i];
+
+        if (sort_bucket_fits(run, bucket)) {
+            continue;
+        }
+        if (is_last_round) {
+            return poise_error_set(
+                ENOMEM, "sort", run->path,
+                "%llu bytes cannot be parted so that they fit the memory",
+                (unsigned long long)bucket->bytes);
+        }
+        code = split(run, buckets, i);
+        *is_parted = true;
+    }
+    return code;
+}
+
+/* Part what does not fit memory once more. The last one first: where scratch is
+ * in the output, the parts of one take the room of those behind it. */
 static int split_large(struct sort_run *run, struct sort_buckets *buckets)
 {
     int code = 0;
@@ -300,20 +359,8 @@ static int split_large(struct sort_run *run, struct sort_buckets *buckets)
 
     for (int round = 0; again && code == 0; round++) {
         again = false;
-        for (size_t i = 0; i < buckets->count && code == 0; i++) {
-            struct sort_bucket *bucket = &buckets->items[i];
-
-            if (sort_bucket_fits(run, bucket)) {
-                continue;
-            }
-            if (round == MOST_ROUNDS) {
-                return poise_error_set(
-                    ENOMEM, "sort", run->path,
-                    "%llu bytes cannot be parted so that they fit the memory",
-                    (unsigned long long)bucket->bytes);
-            }
-            code = split(run, buckets, i);
-            again = true;
+        for (size_t i = buckets->count; i-- > 0 && code == 0;) {
+            code = split_one(run, buckets, i, round == MOST_ROUNDS, &again);
         }
     }
     return code;
@@ -406,24 +453,25 @@ static void note_disks(struct sort_run *run)
     struct poise_sort_result *result = &run->result;
     struct poise_disk *out = extmem_output_disk(run->out);
     struct poise_sort_forecast forecast;
-    uint64_t read, written, copied;
+    uint64_t read, written, copied, back;
 
     sort_forecast_of(run, &forecast);
     result->planned_read_bytes = forecast.read_bytes;
     result->planned_written_bytes = forecast.written_bytes;
     extmem_inputs_count(&run->in, &result->read_bytes, &copied,
                         &result->direct_in);
-    poise_disk_count(out, &read, &result->written_bytes);
+    poise_disk_count(out, &back, &result->written_bytes);
     result->direct_out = poise_disk_is_direct(out);
-    result->direct_scratch = true;
+    result->direct_scratch = !run->store.scratch.within || result->direct_out;
     for (size_t i = 0; i < run->store.disk_count; i++) {
         result->direct_scratch &= poise_disk_is_direct(run->store.disks[i]);
     }
     extmem_store_count(&run->store, &read, &written);
     written += copied;
-    result->read_bytes += read;
+    result->read_bytes += read + back;
     result->written_bytes += written;
-    result->scratch_bytes += written;
+    result->scratch_bytes += written + run->written_before;
+    result->in_output = run->store.scratch.within != NULL;
     result->packed_bytes = run->pack.packed_bytes;
     result->unpacked_bytes = run->pack.bytes;
     result->engine = poise_disk_engine_name(out);

@@ -10,20 +10,27 @@
 
 /* ---- thresholds --------------------------------------------------------- */
 
+/* `before` is the part of the sample that does not pass it. */
 static void add_threshold(struct sort_splitters *splitters,
-                          const struct sort_key *key, bool after)
+                          const struct sort_key *key, bool after, double before)
 {
     struct sort_threshold *threshold = &splitters->thresholds[splitters->count];
 
     splitters->uniform[splitters->count] = after;
     *threshold = (struct sort_threshold){.key = *key, .after = after};
     splitters->count++;
+    splitters->before[splitters->count] = before;
 }
 
 /* The last key is the greatest there is: nothing lies behind it. */
 static bool is_last(const struct sort_key *key, uint64_t greatest)
 {
     return !key->bytes && key->window == greatest;
+}
+
+static double part(size_t i, size_t n)
+{
+    return (double)i / (double)n;
 }
 
 /* Cut the sample into about `aim` buckets, `most` at most; a key with half a
@@ -50,15 +57,15 @@ static bool choose(struct sort_splitters *splitters,
             return false;
         }
         if (end - i > 1 && (double)(end - i) >= share / 2) {
-            add_threshold(splitters, &keys[i], false);
+            add_threshold(splitters, &keys[i], false, part(i, n));
             if (!is_last(&keys[i], greatest)) {
-                add_threshold(splitters, &keys[i], true);
+                add_threshold(splitters, &keys[i], true, part(end, n));
             } else {
                 splitters->uniform[splitters->count] = true;
             }
             target = (double)end + share;
         } else if (i > 0 && (double)end > target) {
-            add_threshold(splitters, &keys[i], false);
+            add_threshold(splitters, &keys[i], false, part(i, n));
             while (target < (double)end) {
                 target += share;
             }
@@ -285,7 +292,8 @@ int sort_splitters_make(const struct sort_source *source, uint32_t buckets,
     splitters.rules = run->type.keys;
     splitters.thresholds = poise_alloc(buckets, sizeof *splitters.thresholds);
     splitters.uniform = poise_alloc(buckets, sizeof *splitters.uniform);
-    if (!splitters.thresholds || !splitters.uniform) {
+    splitters.before = poise_alloc(buckets, sizeof *splitters.before);
+    if (!splitters.thresholds || !splitters.uniform || !splitters.before) {
         code = -ENOMEM;
     }
     code = is_shared ? extmem_agree(run->world, code) : code;
@@ -380,12 +388,14 @@ int sort_splitters_pivot(const struct sort_source *source,
     }
     splitters.thresholds = poise_alloc(2, sizeof *splitters.thresholds);
     splitters.uniform = poise_alloc(3, sizeof *splitters.uniform);
-    if (code > 0 && (!splitters.thresholds || !splitters.uniform)) {
+    splitters.before = poise_alloc(3, sizeof *splitters.before);
+    if (code > 0 &&
+        (!splitters.thresholds || !splitters.uniform || !splitters.before)) {
         code = -ENOMEM;
     }
     if (code > 0) {
-        add_threshold(&splitters, &pivot.key, false);
-        add_threshold(&splitters, &pivot.key, true);
+        add_threshold(&splitters, &pivot.key, false, 0);
+        add_threshold(&splitters, &pivot.key, true, 0);
         code = keep_keys(&splitters);
     }
     if (code == 0) {
@@ -408,6 +418,7 @@ void sort_splitters_free(struct sort_splitters *splitters)
 {
     free(splitters->thresholds);
     free(splitters->uniform);
+    free(splitters->before);
     free(splitters->tree);
     free(splitters->cells);
     free(splitters->passed);

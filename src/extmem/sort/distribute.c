@@ -22,6 +22,7 @@ struct cursor {
     uint64_t near;              /* from here on is a slot looked for */
     unsigned owner;             /* the process that the block is for */
     bool counted;
+    bool is_late; /* its first block for the disk has begun */
 };
 
 struct lane {
@@ -148,6 +149,10 @@ static int block_end(struct lane *lane, struct cursor *cursor)
         stream->room = room;
     }
     stream->bytes += span.bytes;
+    if (span.bytes < lane->run->plan.block && stream->short_bytes == 0) {
+        stream->short_end = stream->bytes;
+        stream->short_bytes = lane->run->plan.block - span.bytes;
+    }
     if (stays(lane->run, cursor->begin)) {
         span.memory = cursor->begin;
         stream->spans[stream->count++] = span;
@@ -176,6 +181,24 @@ static int block_end(struct lane *lane, struct cursor *cursor)
                               span.bytes);
 }
 
+/* Room of a block. All buckets get about the same: if they began together all
+ * blocks would be full together, and the disk would read and write in turns.
+ * So each one's first block for the disk is of another length. */
+static size_t block_room(struct lane *lane, struct cursor *cursor)
+{
+    size_t block = lane->run->plan.block, pages = block / EXTMEM_PAGE;
+    size_t all = (size_t)lane->buckets * lane->run->plan.lanes;
+    size_t i = (size_t)(cursor - lane->cursors) * lane->run->plan.lanes +
+               lane->number;
+
+    if (cursor->is_late || cursor->counted || is_sent(lane, cursor) ||
+        stays(lane->run, cursor->begin)) {
+        return block;
+    }
+    cursor->is_late = true;
+    return (pages * i / all + 1) * EXTMEM_PAGE;
+}
+
 static int block_begin(struct lane *lane, struct cursor *cursor)
 {
     int code = 0;
@@ -193,7 +216,7 @@ static int block_begin(struct lane *lane, struct cursor *cursor)
         return code;
     }
     cursor->at = cursor->begin;
-    cursor->end = cursor->begin + lane->run->plan.block;
+    cursor->end = cursor->begin + block_room(lane, cursor);
     return 0;
 }
 

@@ -122,6 +122,9 @@ struct sort_stream {
     struct sort_span *spans; /**< owned */
     size_t count, room;
     uint64_t bytes, items;
+    /** One span, beside the last one, may be shorter than a block: it ends at
+     * byte `short_end`, and lacks so many. */
+    uint64_t short_end, short_bytes;
 };
 
 struct sort_total;

@@ -116,6 +116,8 @@ static void start_span(const struct extmem_part *part, uint64_t at, size_t len,
         at -= stream->bytes;
         stream++;
     }
+    /* As if all spans before it were whole blocks. */
+    at += at >= stream->short_end ? stream->short_bytes : 0;
     span = &stream->spans[at / store->block_bytes];
     within = at % store->block_bytes;
     len = len < span->bytes - within ? len : span->bytes - within;

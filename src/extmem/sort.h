@@ -100,7 +100,10 @@ struct poise_sort_options {
     /** The processes that take part; NULL: this one. Borrowed. */
     struct poise_world *world;
     /** Folders for scratch files, striped over all of them, best one on each
-     * disk; none: the folder of the output. Borrowed. */
+     * disk. Borrowed. None: the output's own space, which then takes about a
+     * thirtieth more until the run is over; a file in its folder where that
+     * cannot be: of several processes, with sums, with pack_program or
+     * POISE_SORT_PACK_ALWAYS, or if only the first items are wanted. */
     const char *const *scratch;
     size_t scratch_count;
     unsigned threads; /**< of each process; 0: one for each processor */
@@ -150,6 +153,7 @@ struct poise_sort_result {
     uint64_t planned_read_bytes, planned_written_bytes;
     uint64_t scratch_bytes; /**< written as scratch */
     bool in_output;         /**< that lay in the space of the output */
+    uint64_t moved_bytes;   /**< of that, moved there to make way */
     /** What of that was compressed, and what it had been. */
     uint64_t packed_bytes, unpacked_bytes;
     uint64_t memory_bytes;  /**< the budget */

@@ -116,6 +116,9 @@ void cli_sort_verbose(const struct poise_sort_result *r, uint64_t ns,
         poise_human_bytes(out, r->unpacked_bytes);
         poise_buf_puts(out, " before they were compressed");
     }
+    if (r->in_output) {
+        poise_buf_puts(out, ", in the space of the output");
+    }
     poise_buf_printf(out,
                      "; planned %.2f and %.2f times the input, came to %.2f "
                      "and %.2f",
@@ -159,6 +162,8 @@ void cli_sort_json(const struct poise_sort_result *r, uint64_t ns,
     poise_json_u64(&json, "planned_read_bytes", r->planned_read_bytes);
     poise_json_u64(&json, "planned_written_bytes", r->planned_written_bytes);
     poise_json_u64(&json, "scratch_bytes", r->scratch_bytes);
+    poise_json_bool(&json, "scratch_in_output", r->in_output);
+    poise_json_u64(&json, "moved_bytes", r->moved_bytes);
     poise_json_u64(&json, "packed_bytes", r->packed_bytes);
     poise_json_u64(&json, "unpacked_bytes", r->unpacked_bytes);
     poise_json_string(&json, "io", r->engine);

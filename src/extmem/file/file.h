@@ -123,20 +123,21 @@ void extmem_inputs_count(const struct extmem_inputs *inputs, uint64_t *read,
                          uint64_t *written, bool *is_direct);
 
 /** Reads a part in order, some chunks ahead. */
-enum { EXTMEM_AHEAD = 3 };
+enum { EXTMEM_AHEAD = 3, EXTMEM_MOST_AHEAD = 8 };
 struct extmem_reader {
     struct extmem_part part;
     uint64_t at;
     char *memory;
     size_t chunk, stride;
-    struct extmem_fetch fetches[EXTMEM_AHEAD];
-    unsigned next, started;
+    struct extmem_fetch fetches[EXTMEM_MOST_AHEAD];
+    unsigned ahead, next, started;
 };
-/** Memory of a reader. */
+/** Memory that a reader takes at least. */
 size_t extmem_reader_bytes(size_t chunk);
+/** With `bytes` of memory: the more, the further ahead. */
 void extmem_reader_open(struct extmem_reader *reader,
                         const struct extmem_part *part, char *memory,
-                        size_t chunk);
+                        size_t bytes, size_t chunk);
 /** 1 and the next bytes (valid until the next call), 0 at the end. */
 int extmem_reader_next(struct extmem_reader *reader, const char **data,
                        size_t *len);

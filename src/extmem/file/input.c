@@ -201,7 +201,7 @@ size_t extmem_reader_bytes(size_t chunk)
 static void reader_start(struct extmem_reader *reader)
 {
     const struct extmem_part *part = &reader->part;
-    unsigned i = reader->started++ % EXTMEM_AHEAD;
+    unsigned i = reader->started++ % reader->ahead;
     /* Chunks end at pages, so that none is read twice. */
     size_t len = reader->chunk - (part->begin + reader->at) % EXTMEM_PAGE;
     uint64_t left = part->bytes - reader->at;
@@ -213,15 +213,19 @@ static void reader_start(struct extmem_reader *reader)
 
 void extmem_reader_open(struct extmem_reader *reader,
                         const struct extmem_part *part, char *memory,
-                        size_t chunk)
+                        size_t bytes, size_t chunk)
 {
+    size_t chunks = bytes / (chunk + 2 * EXTMEM_PAGE);
+
     *reader = (struct extmem_reader){
         .part = *part,
         .memory = memory,
         .chunk = chunk,
         .stride = chunk + 2 * EXTMEM_PAGE,
+        .ahead =
+            chunks < EXTMEM_MOST_AHEAD ? (unsigned)chunks : EXTMEM_MOST_AHEAD,
     };
-    while (reader->started < EXTMEM_AHEAD - 1 && reader->at < part->bytes) {
+    while (reader->started < reader->ahead - 1 && reader->at < part->bytes) {
         reader_start(reader);
     }
 }
@@ -239,7 +243,7 @@ int extmem_reader_next(struct extmem_reader *reader, const char **data,
     if (reader->next == reader->started) {
         return 0;
     }
-    fetch = &reader->fetches[reader->next++ % EXTMEM_AHEAD];
+    fetch = &reader->fetches[reader->next++ % reader->ahead];
     code = extmem_fetch_finish(fetch);
     if (code < 0) {
         return code;
@@ -252,7 +256,7 @@ int extmem_reader_next(struct extmem_reader *reader, const char **data,
 void extmem_reader_close(struct extmem_reader *reader)
 {
     /* The kernel may still write there. */
-    for (unsigned i = 0; i < EXTMEM_AHEAD; i++) {
+    for (unsigned i = 0; i < EXTMEM_MOST_AHEAD; i++) {
         poise_disk_wait(&reader->fetches[i].transfer);
     }
 }

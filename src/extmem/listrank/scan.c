@@ -19,7 +19,7 @@ void rank_scan_open(struct rank_scan *scan, const struct rank_job *job,
 
         extmem_reader_open(&scan->reader[i], &part,
                            memory + (size_t)i * extmem_reader_bytes(job->chunk),
-                           job->chunk);
+                           extmem_reader_bytes(job->chunk), job->chunk);
     }
 }
 

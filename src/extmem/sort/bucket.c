@@ -46,8 +46,9 @@ int sort_bucket_release(const struct sort_bucket *bucket,
     return code;
 }
 
-void sort_span_read(struct extmem_store *store, const struct sort_span *span,
-                    char *data, struct poise_disk_transfer *transfer)
+static void start_read(struct extmem_store *store, const struct sort_span *span,
+                       char *data, uint64_t bytes,
+                       struct poise_disk_transfer *transfer)
 {
     uint64_t place;
     struct poise_disk *disk =
@@ -55,11 +56,43 @@ void sort_span_read(struct extmem_store *store, const struct sort_span *span,
 
     *transfer = (struct poise_disk_transfer){
         .data = data,
-        .len = extmem_round_up(span->packed > 0 ? span->packed : span->bytes,
-                               EXTMEM_PAGE),
+        .len = extmem_round_up(bytes, EXTMEM_PAGE),
         .offset = place,
     };
     poise_disk_start(disk, transfer);
+}
+
+void sort_span_read(struct extmem_store *store, const struct sort_span *span,
+                    char *data, struct poise_disk_transfer *transfer)
+{
+    start_read(store, span, data, span->packed > 0 ? span->packed : span->bytes,
+               transfer);
+}
+
+/* Whether `b` lies behind `a`, on one disk, as it will in memory. */
+static bool is_behind(const struct extmem_store *store,
+                      const struct sort_span *a, const struct sort_span *b)
+{
+    return (store->scratch.within || store->disk_count == 1) && !b->memory &&
+           a->packed == 0 && b->packed == 0 && b->slot == a->slot + 1 &&
+           a->bytes == store->block_bytes;
+}
+
+size_t sort_spans_read(struct extmem_store *store,
+                       const struct sort_span *spans, size_t count, char *data,
+                       struct poise_disk_transfer *transfer)
+{
+    enum { MOST = 1 << 20 };
+    uint64_t bytes = spans->bytes;
+    size_t n = 1;
+
+    while (n < count && is_behind(store, &spans[n - 1], &spans[n]) &&
+           bytes + spans[n].bytes <= MOST) {
+        bytes += spans[n++].bytes;
+    }
+    start_read(store, spans, data, spans->packed > 0 ? spans->packed : bytes,
+               transfer);
+    return n;
 }
 
 int sort_span_check(const struct sort_span *span, const void *block)

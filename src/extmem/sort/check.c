@@ -74,7 +74,8 @@ static int check_all(struct sort_run *run, struct check *check)
     if (!memory) {
         return -ENOMEM;
     }
-    extmem_reader_open(&reader, &whole, memory, chunk);
+    extmem_reader_open(&reader, &whole, memory, extmem_reader_bytes(chunk),
+                       chunk);
     while (code == 0 && (code = extmem_reader_next(&reader, &data, &len)) > 0) {
         code = sort_cutter_feed(&cutter, data, len);
     }

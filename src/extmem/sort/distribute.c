@@ -188,8 +188,8 @@ static size_t block_room(struct lane *lane, struct cursor *cursor)
 {
     size_t block = lane->run->plan.block, pages = block / EXTMEM_PAGE;
     size_t all = (size_t)lane->buckets * lane->run->plan.lanes;
-    size_t i = (size_t)(cursor - lane->cursors) * lane->run->plan.lanes +
-               lane->number;
+    size_t i =
+        (size_t)(cursor - lane->cursors) * lane->run->plan.lanes + lane->number;
 
     if (cursor->is_late || cursor->counted || is_sent(lane, cursor) ||
         stays(lane->run, cursor->begin)) {
@@ -455,7 +455,7 @@ static int lane_run(void *arg, unsigned number)
     struct pass *pass = arg;
     struct sort_run *run = pass->run;
     char *memory = sort_lane_memory(run, number);
-    size_t reading = extmem_reader_bytes(run->plan.chunk), len;
+    size_t reading = run->plan.reading, len;
     struct lane lane = {0};
     struct extmem_reader reader = {0};
     const char *data;
@@ -464,7 +464,7 @@ static int lane_run(void *arg, unsigned number)
     if (code == 0) {
         struct extmem_part part = sort_source_part(pass->source, number);
 
-        extmem_reader_open(&reader, &part, memory, run->plan.chunk);
+        extmem_reader_open(&reader, &part, memory, reading, run->plan.chunk);
     }
     while (code == 0 && (code = extmem_reader_next(&reader, &data, &len)) > 0) {
         code = extmem_stopped(&run->stop) ? -ECANCELED
@@ -598,10 +598,8 @@ static void set_home(const struct sort_source *source,
         return;
     }
     bucket->home = run->first_home + (uint64_t)(slots * before);
-    if (bucket->uniform) {
-        bucket->stride =
-            (uint64_t)(slots * (behind - before) / bucket->stream_count);
-    }
+    bucket->stride =
+        (uint64_t)(slots * (behind - before) / bucket->stream_count);
 }
 
 /* Empty buckets, as the thresholds say. */

@@ -20,15 +20,18 @@ static size_t start_stream(struct sort_worker *worker,
     at = extmem_round_up(at, EXTMEM_PAGE);
     segment->data = loading->buffer + at;
     segment->bytes = 0;
-    for (size_t i = first; i < first + count; i++) {
-        const struct sort_span *span = &stream->spans[i];
+    for (size_t i = first, n = 1; i < first + count; i += n) {
+        const struct sort_span *spans = &stream->spans[i];
 
-        if (!span->memory) {
-            sort_span_read(&worker->run->store, span,
-                           segment->data + segment->bytes,
-                           &loading->transfers[loading->transfer_count++]);
+        n = 1;
+        if (!spans->memory) {
+            n = sort_spans_read(&worker->run->store, spans, first + count - i,
+                                segment->data + segment->bytes,
+                                &loading->transfers[loading->transfer_count++]);
         }
-        segment->bytes += span->bytes;
+        for (size_t j = 0; j < n; j++) {
+            segment->bytes += spans[j].bytes;
+        }
     }
     return at + segment->bytes;
 }

@@ -49,6 +49,7 @@ static int move_some(struct way *way)
     int code;
 
     for (size_t i = 0; i < way->count; i++) {
+        way->run->result.moved_bytes += way->spans[i]->bytes;
         sort_span_read(store, way->spans[i], way->run->arena + i * block,
                        &way->transfers[i]);
     }

@@ -137,8 +137,8 @@ struct sort_bucket {
     uint64_t bytes_before; /**< on those of lower rank */
     uint32_t number;       /**< parts of a split one have its number */
     /** Where its blocks lie, as far as can be, if scratch is in the output:
-     * from this slot on; of uniform ones those of each stream so many behind
-     * those of the one before. */
+     * from this slot on, those of each stream so many behind those of the one
+     * before. */
     uint64_t home, stride;
     bool uniform; /**< all keys are equal */
     bool stuck;   /**< it was parted by a sample, and stayed whole */
@@ -220,7 +220,8 @@ struct sort_plan {
     uint64_t memory, arena;
     unsigned lanes, processes;
     uint32_t buckets;
-    size_t chunk; /**< unit of reading */
+    size_t chunk;   /**< unit of reading */
+    size_t reading; /**< of a lane, to read ahead */
     size_t block;
     unsigned spare_blocks;  /**< of a lane, being written */
     size_t buffer;          /**< of a bucket: four of these for each lane */
@@ -313,6 +314,11 @@ static inline unsigned sort_owner(const struct sort_run *run, uint32_t i,
 /** Start to read what a span has on disk, packed or not. */
 void sort_span_read(struct extmem_store *store, const struct sort_span *span,
                     char *data, struct poise_disk_transfer *transfer);
+/** The same of the first of `count` spans and of those behind it that lie
+ * behind it on disk, too; how many that are. */
+size_t sort_spans_read(struct extmem_store *store,
+                       const struct sort_span *spans, size_t count, char *data,
+                       struct poise_disk_transfer *transfer);
 /** The plan for an input that is open, of the memory and threads given here. */
 int sort_search_plan(struct sort_run *run, uint64_t memory, unsigned lanes);
 /** Bytes passed, of struct poise_sort_progress. Any thread. */

@@ -228,6 +228,10 @@ static double plan_rest(const struct sort_census *census, bool has_entries,
     if (plan->local > lane) {
         return -1;
     }
+    /* What the second pass takes more the first one reads ahead with. */
+    plan->reading = plan->local - (census->packs ? plan->block : 0) -
+                    (first - extmem_reader_bytes(plan->chunk));
+    plan->reading = plan->reading / EXTMEM_PAGE * EXTMEM_PAGE;
     left = usable - plan->local * plan->lanes;
     /* Each stream's last block is not full. */
     stay = share / plan->block + 1 + (uint64_t)plan->lanes * plan->buckets;

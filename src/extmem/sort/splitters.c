@@ -364,7 +364,8 @@ static int find_pivot(const struct sort_source *source, struct pivot *pivot)
         const char *data;
         size_t len;
 
-        extmem_reader_open(&reader, &part, memory, CHUNK);
+        extmem_reader_open(&reader, &part, memory, extmem_reader_bytes(CHUNK),
+                           CHUNK);
         while (code == 0 &&
                (code = extmem_reader_next(&reader, &data, &len)) > 0) {
             code = sort_cutter_feed(&cutter, data, len);

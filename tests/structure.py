@@ -23,11 +23,10 @@ PLAN = """
 """
 
 
-GLOSSARY = """
-| term | meaning | not | where |
-|---|---|---|---|
-| core | What all stand on. | | `src/core/` |
-"""
+# Of docs, and of tools, whose row has the term and what stands behind the meaning.
+GLOSSARIES = ["| term | meaning |\n|---|---|\n",
+              "| term | not | where |\n|---|---|---|\n"]
+CORE_TERM = "| core | What all stand on. | | `src/core/` |\n"
 
 
 def run(name, *args, cwd=None):
@@ -215,7 +214,7 @@ class Structure(unittest.TestCase):
         result = run("functions", self.root)
         self.assertEqual(result.returncode, 1)
 
-    def papers(self, row, glossary=""):
+    def papers(self, row, glossary="", more_terms=""):
         self.write("src/core/a.c", "int core_a(void)\n{\n    return 1;\n}\n"
                    'const char *const option = "fast";\n'
                    'const char *const command = "walk";\n')
@@ -226,7 +225,13 @@ class Structure(unittest.TestCase):
         self.write("docs/papers.md",
                    "| section | idea | code | test | state |\n"
                    "|---|---|---|---|---|\n" + row + "\n")
-        self.write("docs/glossary.md", GLOSSARY + glossary)
+        docs, code = GLOSSARIES
+        for row in (CORE_TERM + glossary).splitlines():
+            _, term, meaning, *more = row.split("|")
+            docs += f"|{term}|{meaning}|\n"
+            code += f"|{term}|{'|'.join(more)}\n"
+        self.write("docs/glossary.md", docs)
+        self.write("tools/glossary.md", code + more_terms)
         return run("mentions", self.root)
 
     def test_papers(self):
@@ -282,6 +287,8 @@ class Structure(unittest.TestCase):
                  "a sentence")
         self.bad(self.papers(row, "| b | A b. | | `src/core/` |\n" * 80),
                  "has 81 terms")
+        self.bad(self.papers(row, more_terms="| b | | `src/core/` |\n"),
+                 "docs/glossary.md has no b")
 
     def archive(self, text):
         source = self.write("src/core/a.c", text)

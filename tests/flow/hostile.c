@@ -7,7 +7,7 @@
 #include "common.h"
 
 #include "flow/link/link.h"
-#include "flow/node/node.h"
+#include "flow/server/server.h"
 
 #include <poise/core.h>
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow/node/internal.h"
+#include "flow/node/state.h"
 
 static void test_shapes(void **state)
 {

@@ -1,6 +1,6 @@
 /* Room flow: what a caller is told while a job runs. */
 #include "common.h"
-#include "flow/node/process.h"
+#include "flow/server/internal.h"
 
 #include <signal.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "election.h"
 #include "flow/node/node.h"
+#include "flow/server/server.h"
 
 #include <sys/types.h>
 

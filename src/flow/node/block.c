@@ -8,7 +8,7 @@
  * most often written and freed inside (common.c); all others, and own ones that
  * are computed again, in a hash table.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

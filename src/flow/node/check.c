@@ -2,7 +2,7 @@
  * The checking mode: a sample of the blocks is computed twice and compared,
  * and their dependency lists are held against each other.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

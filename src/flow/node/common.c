@@ -11,7 +11,7 @@
  * A task that takes more is left as it was, to who has the node: everything is
  * looked at before anything is changed.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Why a job stands still: a search from a block that waits, along the blocks
  * that it needs, for one that is met again on the way.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Nodes: their life, and what is settled after each step. */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -19,12 +19,6 @@ struct flow_crash {
 struct flow_crash *flow_crashes_make(unsigned count);
 void flow_crashes_free(struct flow_crash *crashes, unsigned count);
 
-/** The body of a node's process: connects to the map, works until the map
- * ends the job. `crash` is written should a signal end it; NULL: not. The exit
- * code of the process. */
-int flow_server_run(const struct poise_flow_job *job,
-                    const struct poise_flow_options *options, unsigned id,
-                    const struct flow_contact *call, struct flow_crash *crash);
 /** All of a job in this process, by threads: `stats` gets what node 0 did. */
 int flow_alone_run(const struct poise_flow_job *job,
                    const struct poise_flow_options *options,

@@ -4,7 +4,7 @@
  * (section.c). Who has no task takes half of another one's, looks for some for
  * a little while, and sleeps.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <poise/trace.h>
 #include <poise/wait.h>

@@ -1,5 +1,5 @@
 /* What the callbacks use: making, writing and reading blocks. */
-#include "internal.h"
+#include "state.h"
 
 #include "flow/job/lists.h"
 

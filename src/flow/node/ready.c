@@ -1,5 +1,5 @@
 /* Ready tasks: a binary heap, the oldest version first. */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 

@@ -6,7 +6,7 @@
  * Rows are made by whoever opens versions, and put away by who has the node, so
  * that a row which was found inside stays there until one leaves.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

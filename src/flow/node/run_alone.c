@@ -1,5 +1,5 @@
 /* A job in the calling process alone: threads compute, this one hands out. */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

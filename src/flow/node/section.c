@@ -12,7 +12,7 @@
  * In the same way a processor that looks for tasks takes them from the heap of
  * another one which is not inside; it steps back if it is, and so never waits.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <poise/wait.h>
 

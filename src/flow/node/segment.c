@@ -5,7 +5,7 @@
  * complete: so the memory for what is to be done is bounded, and so is what is
  * fetched ahead.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

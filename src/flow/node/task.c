@@ -3,7 +3,7 @@
  * block that it depends on, be it here yet or not, and is ready when the last
  * one came.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <errno.h>
 #include <stdlib.h>

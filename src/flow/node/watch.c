@@ -1,22 +1,17 @@
 /*
- * Callbacks that crash, and such as never return.
+ * Callbacks that crash.
  *
  * A node's process that a signal ends while it computes leaves the block's
  * address in memory that it shares with its parent, the map or an agent; so the
- * map can name it. A block that has been computed for long is told of, each
- * time that it has taken twice as long.
+ * map can name it.
  */
-#include "process.h"
+#include "state.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/** A block is long when it takes so many times the time after which a silent
- * node is declared dead. */
-#define LONG_TIMEOUTS 2
-#define LOST_NS UINT64_C(5000000000)
 #define STACK_BYTES 16384
 
 static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -96,39 +91,4 @@ void flow_watch_thread_end(struct flow_processor *processor)
     }
     free(processor->stack);
     processor->stack = NULL;
-}
-
-int flow_watch_long(struct flow_server *server)
-{
-    struct flow_node *node = server->node;
-    uint64_t now = poise_clock_ns(), lost = node->options->lost_ns;
-    int code = 0;
-    lost = lost ? lost : LOST_NS;
-    for (unsigned p = 0; code == 0 && p < node->threads; p++) {
-        struct flow_processor *processor = &node->processors[p];
-        struct flow_key key = {.version = INT64_MIN};
-        if (processor->current) {
-            key = flow_block_key(processor->current->block);
-        }
-        if (processor->long_next == 0 ||
-            !flow_key_same(&key, &processor->long_at)) {
-            processor->long_at = key;
-            processor->long_from = now;
-            processor->long_next = LONG_TIMEOUTS * lost;
-        }
-        if (!processor->current ||
-            now - processor->long_from < processor->long_next) {
-            continue;
-        }
-        struct flow_item *item = flow_item_create(FLOW_LONG, NULL, 0);
-        if (item) {
-            item->head.file = key.file;
-            item->head.version = key.version;
-            item->head.place = key.place;
-            item->head.extra = now - processor->long_from;
-        }
-        processor->long_next *= 2;
-        code = flow_server_send(server, FLOW_NOBODY, item);
-    }
-    return code;
 }

@@ -1,5 +1,5 @@
 /* A node's process: what comes from others, and what goes to the map. */
-#include "process.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

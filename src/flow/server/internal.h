@@ -1,9 +1,10 @@
 /* A node's process: what its one thread that sends and receives knows. */
-#ifndef POISE_FLOW_SERVER_H
-#define POISE_FLOW_SERVER_H
+#ifndef POISE_FLOW_SERVER_INTERNAL_H
+#define POISE_FLOW_SERVER_INTERNAL_H
 
 #include "flow/link/ring.h"
-#include "internal.h"
+#include "flow/node/state.h"
+#include "flow/server/server.h"
 
 #include <stdatomic.h>
 
@@ -117,8 +118,6 @@ struct flow_item *flow_server_item(enum flow_kind kind,
 int flow_server_receive(struct flow_server *server, struct flow_link *link);
 /** The results that may not have come to the map once more, to another one. */
 int flow_server_resend_results(struct flow_server *server);
-/** From now on a signal that ends this process leaves word of it (watch.c). */
-void flow_watch_crashes(struct flow_node *node, struct flow_crash *crash);
 /** Tell the map of blocks that have been computed for long. The lock is held.
  */
 int flow_watch_long(struct flow_server *server);

@@ -1,5 +1,5 @@
 /*
- * Shared inside room flow/node.
+ * What a node knows: for this room, and for the one of its server.
  *
  * A node has the blocks that it knows, the tasks that will write its own, and
  * the segments that say which blocks are its own. Processors compute; one more
@@ -20,12 +20,12 @@
  * Functions that take a node expect it to be had unless they say otherwise;
  * those of common.c may be called in both ways.
  */
-#ifndef POISE_FLOW_NODE_INTERNAL_H
-#define POISE_FLOW_NODE_INTERNAL_H
+#ifndef POISE_FLOW_NODE_STATE_H
+#define POISE_FLOW_NODE_STATE_H
 
 #include "flow/link/link.h"
+#include "flow/node/life.h"
 #include "flow/node/node.h"
-#include "life.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -276,6 +276,8 @@ struct flow_slab {
 /* ---- processors (processor.c) ------------------------------------------- */
 
 struct flow_processor;
+/** From now on a signal that ends this process leaves word of it (watch.c). */
+void flow_watch_crashes(struct flow_node *node, struct flow_crash *crash);
 /** A processor's thread begins and ends: should it crash, it can be named
  * (watch.c). */
 void flow_watch_thread(struct flow_processor *processor);

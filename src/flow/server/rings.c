@@ -10,7 +10,7 @@
  * That one looks, too, now and then, as long as others said they would: a short
  * task can be followed by a long one.
  */
-#include "process.h"
+#include "internal.h"
 
 #include <poise/wait.h>
 

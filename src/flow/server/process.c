@@ -8,7 +8,7 @@
  * and after each wake-up all queues are looked at, so a message that is queued
  * behind that look finds `woken` false and writes the descriptor.
  */
-#include "process.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <signal.h>

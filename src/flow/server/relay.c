@@ -26,7 +26,7 @@
  * said: it is heard only in the same epoch and of the same map, and without its
  * probe (map/termination.c), which has to come behind all that was said before.
  */
-#include "process.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <limits.h>

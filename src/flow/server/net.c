@@ -1,6 +1,6 @@
 /* A node's process: what the node's threads ask for, all but rings (rings.c).
  * They put messages into queues and wake the thread that sends them. */
-#include "process.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@
  * only blocks count, which are right at all times; what others asked for, or
  * wanted to have kept, they ask for again.
  */
-#include "process.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -85,16 +85,21 @@ static void test_watch_death(void **state)
     watch_run(true);
 }
 
-/* Alone there is nobody to be looked at. */
+/* Alone a process is the one node that is looked at. */
 static void test_watch_alone(void **state)
 {
     (void)state;
     struct mix mix;
     struct seen seen = {0};
-    struct poise_flow_options options = {.watch = see, .watch_arg = &seen};
+    struct poise_flow_options options = {
+        .watch = see, .watch_arg = &seen, .watch_ns = 1};
     mix_init(&mix, MIX_STENCIL, 1, 4, 9);
     assert_int_equal(mix_run(&mix, &options, NULL), 0);
-    assert_int_equal(seen.calls, 0);
+    assert_true(seen.calls > 0);
+    assert_int_equal(seen.backwards + seen.strays + seen.deaths, 0);
+    assert_int_equal(seen.count, 1);
+    assert_int_equal(seen.alive, 1);
+    assert_int_equal(seen.versions, 9);
     mix_free(&mix);
 }
 

@@ -160,7 +160,8 @@ static int row_add(struct flow_node *node, const struct flow_key *key,
         return -ENOMEM;
     }
     *out = flow_row_block(node, key);
-    (*out)->row->whole = false; /* it may be EMPTY once more */
+    /* It may be EMPTY once more. */
+    (*out)->row->whole = (*out)->row->plain = false;
     return 0;
 }
 

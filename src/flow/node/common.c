@@ -81,7 +81,7 @@ static void ready(struct flow_processor *processor,
         flow_task_is_ready(home, task);
         return;
     }
-    task->next = atomic_load_explicit(&home->given, memory_order_relaxed);
+    task->next = NULL; /* a look would get the line once more */
     while (!atomic_compare_exchange_weak_explicit(&home->given, &task->next,
                                                   task, memory_order_release,
                                                   memory_order_relaxed)) {
@@ -118,6 +118,7 @@ static uint64_t block_empty(struct flow_processor *processor,
 static uint64_t drop(struct flow_processor *processor, struct flow_block *block,
                      bool used)
 {
+    flow_line_fetch(block);
     return flow_life_drop(&block->life, used) ? block_empty(processor, block)
                                               : 0;
 }
@@ -164,6 +165,7 @@ static bool is_done(const void *of)
 static bool block_take(struct flow_processor *processor,
                        struct flow_block *block)
 {
+    flow_line_fetch(block);
     if (!block->row->whole) {
         return flow_life_take(&block->life);
     }
@@ -207,6 +209,7 @@ static bool edges_take(struct flow_processor *processor,
     }
     if (taken == list->count) {
         task->edge_count = (uint32_t)taken;
+        task->in_rows = true;
         return true;
     }
     while (taken > 0) {
@@ -224,6 +227,7 @@ static bool edges_take(struct flow_processor *processor,
 static bool edge_wait(struct flow_edge *edge)
 {
     _Atomic(struct flow_edge *) *at = &edge->block->waiters;
+    flow_line_fetch(edge->block);
     struct flow_edge *first = atomic_load_explicit(at, memory_order_acquire);
     do {
         if (first == flow_closed()) {
@@ -286,8 +290,8 @@ static bool block_open(struct flow_processor *processor, struct flow_row *row,
     return true;
 }
 
-static void share_open(struct flow_processor *processor,
-                       const struct flow_share *share)
+void flow_open_share(struct flow_processor *processor,
+                     const struct flow_share *share)
 {
     struct flow_row *row = share->row;
     struct flow_slab *slab = share->slab;
@@ -318,7 +322,7 @@ void flow_open_shares(struct flow_processor *processor,
     while (shares) {
         const struct flow_share *share = shares;
         shares = shares->next; /* which may be another's when it is open */
-        share_open(processor, share);
+        flow_open_share(processor, share);
     }
 }
 
@@ -327,7 +331,7 @@ void flow_open_shares(struct flow_processor *processor,
 static void share_give(struct flow_processor *processor,
                        struct flow_processor *to, struct flow_share *share)
 {
-    share->next = atomic_load_explicit(&to->shares, memory_order_relaxed);
+    share->next = NULL;
     while (!atomic_compare_exchange_weak_explicit(&to->shares, &share->next,
                                                   share, memory_order_release,
                                                   memory_order_relaxed)) {
@@ -454,12 +458,24 @@ static bool is_common(const struct flow_node *node,
         (flow_life_word(&block->life) & (FLOW_LIFE_HELD | FLOW_LIFE_HERE))) {
         return false;
     }
-    for (uint32_t i = 0; i < task->edge_count; i++) {
+    for (uint32_t i = 0; !task->in_rows && i < task->edge_count; i++) {
         if (!task->edges[i].block->row) {
             return false;
         }
     }
     return true;
+}
+
+/* Whether a block that depends on one that was not here until now was computed
+ * already. In a row that is plain there is none, and nobody looks at blocks
+ * that others are about to change. */
+static bool is_dependent_done(const struct flow_node *node,
+                              const struct flow_key *key)
+{
+    const struct flow_segment *segment =
+        flow_segment_of(node, key->file, key->version);
+    const struct flow_row *row = flow_row_of(segment, key->version);
+    return !(row && row->plain) && flow_is_done(node, key);
 }
 
 /* How many own blocks depend on it. False: others do, or nobody knows. */
@@ -484,7 +500,7 @@ static bool count_uses(struct flow_processor *processor,
             return false;
         }
         *newest = other.version > *newest ? other.version : *newest;
-        *uses += other.version > node->base && !flow_is_done(node, &other);
+        *uses += other.version > node->base && !is_dependent_done(node, &other);
     }
     return !app->is_result ||
            !app->is_result(&task->address, flow_file(node, key->file),

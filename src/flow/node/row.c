@@ -122,7 +122,7 @@ static void row_begin(const struct flow_node *node, struct flow_row *row,
             flow_row_share(row, p);
         }
     }
-    row->whole = whole;
+    row->whole = row->plain = whole;
     atomic_store_explicit(&row->left, parts, memory_order_relaxed);
 }
 
@@ -162,7 +162,7 @@ static struct flow_row *row_make(struct flow_node *node,
 {
     struct flow_row *row = flow_row_of(segment, version);
     if (row) {
-        row->whole = false;
+        row->whole = row->plain = false;
     }
     if (!row && (row = row_new(node, segment->own))) {
         row->file = segment->file;

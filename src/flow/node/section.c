@@ -238,8 +238,7 @@ static void share_soon(struct flow_processor *processor)
         __builtin_prefetch(share->row);
     } else {
         coming_shares_set(processor, share->next);
-        share->next = NULL;
-        flow_open_shares(processor, share);
+        flow_open_share(processor, share);
     }
 }
 

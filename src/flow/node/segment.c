@@ -114,6 +114,7 @@ int flow_mark_done(struct flow_node *node, const struct flow_key *key)
     if (!row) {
         return -ENOMEM;
     }
+    row->plain = false;
     flow_row_set_done(flow_row_block(node, key));
     if (flow_row_done(row, segment->own->index[key->place])) {
         node->advance = true;

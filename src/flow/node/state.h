@@ -178,6 +178,8 @@ struct flow_row {
     uint32_t file;
     bool whole;    /**< all blocks were EMPTY when it was opened, and are opened
                         by whoever touches them first: so they are counted */
+    bool plain;    /**< none of its blocks came in another way than by its
+                        task */
     uint16_t turn; /**< counts what it was used for, from 1 on */
     /** Of each processor, blocks that are not done; behind `blocks`. */
     struct flow_left *of_home;
@@ -232,6 +234,7 @@ struct poise_flow_task {
     bool abandoned; /**< a rollback came while it ran: what it wrote is not
                          wanted */
     bool of_slab;   /**< part of one */
+    bool in_rows;   /**< all that it depends on is part of rows */
     bool hurried;   /**< a question asked inside: nothing may be read */
     bool tripped;   /**< ... but something was to be */
     uint64_t ready_ns;
@@ -256,7 +259,7 @@ struct poise_flow_task {
 
 /** What one processor has to ask for of a row that was opened. */
 struct flow_share {
-    struct flow_share *next; /**< of processor->shares */
+    struct flow_share *next FLOW_OWN_LINE; /**< of processor->shares */
     struct flow_row *row;
     struct flow_slab *slab; /**< of the row */
     struct flow_left *left; /**< its part of the row's */
@@ -751,7 +754,10 @@ int flow_ask(struct flow_node *node, const struct flow_key *key,
  * is common are left on processor->slow. With `advancing`. */
 int flow_open_row(struct flow_processor *processor,
                   struct flow_segment *segment, int64_t version);
-/** Ask for the dependencies of what is in the shares of a row. */
+/** Ask for the dependencies of what is in a share of a row, and in a list of
+ * such. */
+void flow_open_share(struct flow_processor *processor,
+                     const struct flow_share *share);
 void flow_open_shares(struct flow_processor *processor,
                       struct flow_share *shares);
 /** Before a task is computed: begin to get what its end will change. */

@@ -111,6 +111,7 @@ static int edges_add(struct poise_flow_task *task,
                      const struct poise_flow_list *list)
 {
     int code = edges_reserve(task, task->edge_count + list->count);
+    task->in_rows = false;
     for (size_t i = 0; code == 0 && i < list->count; i++) {
         code = edge_add(task, &list->items[i]);
     }
@@ -196,7 +197,7 @@ void flow_task_init(struct poise_flow_task *task, struct flow_node *node,
                      ? block->row->own->home[block - block->row->blocks]
                      : 0;
     task->state = FLOW_WAITING;
-    task->known = task->abandoned = false;
+    task->known = task->abandoned = task->in_rows = false;
     task->processor = NULL;
     task->edge_count = 0;
     atomic_store_explicit(&task->missing, 0, memory_order_relaxed);

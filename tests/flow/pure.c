@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flow/map/internal.h"
 #include "flow/node/state.h"
 
 static void test_shapes(void **state)
@@ -263,10 +264,67 @@ static void test_entries(void **state)
     poise_buf_free(&got);
 }
 
+/* The map of a job of so many versions and ADAPT_NODES places, of which all but
+ * the last node have one, and the lows that they reported. Returns up to where
+ * versions are given out when it has looked whether there are to be more. */
+#define ADAPT_NODES 3
+static int64_t adapt_after(int64_t adapt, int64_t given,
+                           const int64_t low[ADAPT_NODES])
+{
+    struct poise_flow_file file = {
+        .name = "f",
+        .shape = {.dims = 1, .versions = {0, 100}, .index = {{0, 3}}},
+        .adapt = adapt};
+    const struct poise_flow_job job = {.files = &file, .file_count = 1};
+    const struct poise_flow_options options = {.nodes = ADAPT_NODES};
+    struct flow_file_report report[ADAPT_NODES] = {{0}};
+    double rate[ADAPT_NODES] = {1, 1, 1};
+    struct map_node nodes[ADAPT_NODES] = {{0}};
+    struct map_file files = {0};
+    struct flow_tally tally[ADAPT_NODES] = {{0}};
+    struct map map = {.job = &job,
+                      .options = &options,
+                      .nodes = nodes,
+                      .count = ADAPT_NODES,
+                      .files = &files,
+                      .tally = tally,
+                      .log = -1};
+    for (unsigned n = 0; n < ADAPT_NODES; n++) {
+        report[n].low = low[n];
+        nodes[n] = (struct map_node){
+            .alive = true, .files = &report[n], .rate = &rate[n]};
+    }
+    uint16_t *owner = calloc(3, sizeof *owner);
+    owner[1] = owner[2] = 1;
+    assert_int_equal(map_plan_keep(&map, 0, given - adapt, given, owner), 0);
+    assert_int_equal(map_adapt(&map), 0);
+    int64_t to = files.to;
+    for (unsigned p = 0; p < files.plan_count; p++) {
+        free(files.plans[p].owner);
+    }
+    free(files.plans);
+    return to;
+}
+
+/* Versions are given out when somebody comes near the end of those that were,
+ * not before: later ones are to follow what is measured until then. */
+static void test_adapt(void **state)
+{
+    (void)state;
+    assert_int_equal(adapt_after(4, 8, (int64_t[]){5, 4, 4}), 8);
+    assert_int_equal(adapt_after(4, 8, (int64_t[]){6, 4, 4}), 12);
+    assert_int_equal(adapt_after(1, 8, (int64_t[]){6, 5, 5}), 8);
+    assert_int_equal(adapt_after(1, 8, (int64_t[]){7, 5, 5}), 9);
+    /* Who has no part is beyond all that was given out. */
+    assert_int_equal(adapt_after(4, 8, (int64_t[]){5, 4, 8}), 8);
+    assert_int_equal(adapt_after(4, 8, (int64_t[]){8, 4, 8}), 12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tree),
+        cmocka_unit_test(test_adapt),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_counts),

@@ -217,6 +217,33 @@ int map_assign(struct map *map, uint32_t file)
                         owner);
 }
 
+static bool has_part(const struct map *map, uint32_t file, unsigned node)
+{
+    uint64_t places = flow_shape_places(&map->job->files[file].shape);
+    for (uint64_t p = 0; p < places; p++) {
+        if (map->files[file].owner[p] == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How far the fastest node is that has a part in what was given out last: who
+ * has none is beyond it at once, and would have all the rest given out. */
+static int64_t farthest_of(const struct map *map, uint32_t file)
+{
+    const struct map_file *f = &map->files[file];
+    int64_t farthest = map->job->files[file].shape.versions.from;
+    for (unsigned n = 0; n < map->count; n++) {
+        const struct map_node *node = &map->nodes[n];
+        int64_t low = node->alive && node->files ? node->files[file].low : 0;
+        if (low > farthest && (low < f->to || has_part(map, file, n))) {
+            farthest = low;
+        }
+    }
+    return farthest;
+}
+
 int map_adapt(struct map *map)
 {
     int64_t ahead = map->options->window ? map->options->window : 4;
@@ -226,17 +253,8 @@ int map_adapt(struct map *map)
         int64_t margin = ahead + 1 < (f->to - f->from + 1) / 2
                              ? ahead + 1
                              : (f->to - f->from + 1) / 2;
-        int64_t farthest = f->from;
-        if (f->to == map->job->files[i].shape.versions.to) {
-            continue;
-        }
-        for (unsigned n = 0; n < map->count; n++) {
-            const struct map_node *node = &map->nodes[n];
-            if (node->alive && node->files && node->files[i].low > farthest) {
-                farthest = node->files[i].low;
-            }
-        }
-        if (farthest + margin >= f->to) {
+        if (f->to < map->job->files[i].shape.versions.to &&
+            farthest_of(map, i) + margin >= f->to) {
             code = map_assign(map, i);
         }
     }

@@ -14,8 +14,9 @@ static int put_head(const struct poise_sort_result *r, uint64_t ns,
     poise_human_bytes(
         speed, ns > 0 ? (uint64_t)((double)r->bytes_in / cli_seconds(ns)) : 0);
     poise_buf_puts(speed, "/s");
-    poise_human_bytes(cli_figure(&head, "memory allowed"), r->memory_bytes);
-    poise_human_bytes(cli_figure(&head, "memory used, most"),
+    poise_human_bytes(cli_figure(&head, "memory allowed for data"),
+                      r->memory_bytes);
+    poise_human_bytes(cli_figure(&head, "memory of the whole program, most"),
                       cli_memory_peak());
     poise_human_count(cli_figure(&head, "buckets"), r->buckets);
     poise_human_count(cli_figure(&head, "buckets split again"), r->splits);
@@ -30,7 +31,7 @@ static int put_disk(const struct poise_sort_result *r, struct poise_page *page)
         {"read", r->read_bytes},
         {"written, planned", r->planned_written_bytes},
         {"written", r->written_bytes},
-        {"of that, scratch files", r->scratch_bytes},
+        {"of that, as scratch", r->scratch_bytes},
     };
     int code = poise_page_section(page, "What went through the disks",
                                   "Planned: what the sort takes if keys are "

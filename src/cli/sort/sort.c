@@ -108,7 +108,10 @@ static int tell_more(const struct job *job,
     if (job->verifies) {
         status = report(job, job->out,
                         job->sort.checksum ? &result->checksum : NULL);
-        checked = status != CLI_DONE ? "the output was read again: it is wrong"
+        checked = status == CLI_PARTLY
+                      ? "the output was read again: it is wrong"
+                  : status != CLI_DONE
+                      ? "the output was not checked: it could not be read again"
                   : job->sort.checksum
                       ? "the output was read again: it is sorted, and has the "
                         "checksum of the input"

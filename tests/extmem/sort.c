@@ -155,55 +155,6 @@ static void test_ways(void **state)
     }
 }
 
-/* Records of which many in a row have one key: a sample knows little of them.
- */
-static uint64_t make_clumps(uint64_t seed, uint32_t keys)
-{
-    enum { CLUMPS = 250, EACH = 48, RECORD = 64 };
-    struct poise_rng rng = {0};
-    FILE *file = fopen(in_path, "wb");
-    uint64_t number = 0;
-
-    assert_non_null(file);
-    poise_rng_seed(&rng, seed);
-    for (int i = 0; i < CLUMPS; i++) {
-        uint64_t key = poise_rng_below(&rng, keys);
-
-        for (int j = 0; j < EACH; j++) {
-            uint64_t record[RECORD / 8] = {key, number++};
-
-            assert_int_equal(fwrite(record, sizeof record, 1, file), 1);
-        }
-    }
-    assert_int_equal(fclose(file), 0);
-    return number;
-}
-
-/* Scratch blocks lie where the output is written, also where the sample did not
- * tell where that would be. */
-static void test_in_output(void **state)
-{
-    uint64_t moved = 0;
-
-    (void)state;
-    for (unsigned i = 0; i < 48; i++) {
-        struct poise_sort_options options =
-            options_of("record:64", "0:u64", (400 + i % 4 * 100) * KB);
-        uint64_t count = make_clumps(i, i % 3 == 0 ? 4 : 1u << 30);
-        struct poise_sort_result result;
-
-        options.threads = i % 3 + 1;
-        options.disk.engine = i % 7 == 0 ? POISE_DISK_THREADS : POISE_DISK_AUTO;
-        options.disk.buffered = i % 11 == 0;
-        check_sort(&options, count, &result);
-        assert_true(result.in_output);
-        assert_true(result.scratch_bytes > 0);
-        assert_int_equal(files_in_folder(), 2);
-        moved += result.moved_bytes;
-    }
-    assert_true(moved > 0);
-}
-
 /* Two reads and two writes, and no bucket much larger than the mean. */
 static void test_traffic(void **state)
 {
@@ -803,7 +754,6 @@ int main(void)
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_ways),
-        cmocka_unit_test(test_in_output),
         cmocka_unit_test(test_traffic),
         cmocka_unit_test(test_promise),
         cmocka_unit_test(test_uneven_disks),

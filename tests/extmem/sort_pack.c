@@ -1,4 +1,5 @@
-/* Scratch files whose blocks are compressed: by Zstandard, by programs. */
+/* Scratch files whose blocks are compressed: by Zstandard, by programs; scratch
+ * blocks in the space of the output. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -278,13 +279,76 @@ static void test_faults(void **state)
     }
 }
 
+/* ---- in the space of the output ------------------------------------------ */
+
+/* Records of which many in a row have one key: a sample knows little of them.
+ */
+static uint64_t make_clumps(uint64_t seed, uint32_t keys)
+{
+    enum { CLUMPS = 250, EACH = 48, RECORD = 64 };
+    struct poise_rng rng = {0};
+    FILE *file = fopen(in_path, "wb");
+    uint64_t number = 0;
+
+    assert_non_null(file);
+    poise_rng_seed(&rng, seed);
+    for (int i = 0; i < CLUMPS; i++) {
+        uint64_t key = poise_rng_below(&rng, keys);
+
+        for (int j = 0; j < EACH; j++) {
+            uint64_t record[RECORD / 8] = {key, number++};
+
+            assert_int_equal(fwrite(record, sizeof record, 1, file), 1);
+        }
+    }
+    assert_int_equal(fclose(file), 0);
+    return number;
+}
+
+/* Scratch blocks lie where the output is written, also where the sample did not
+ * tell where that would be. */
+static void test_in_output(void **state)
+{
+    uint64_t moved = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 48; i++) {
+        struct poise_sort_options options =
+            options_of("record:64", (400 + i % 4 * 100) * KB);
+        uint64_t count = make_clumps(i, i % 3 == 0 ? 4 : 1u << 30);
+        struct poise_sort_result result;
+        struct poise_sort_report before, after;
+        unsigned files;
+
+        assert_int_equal(
+            poise_sort_type_parse("record:64", "0:u64", &options.type), 0);
+        options.threads = i % 3 + 1;
+        options.disk.engine = i % 7 == 0 ? POISE_DISK_THREADS : POISE_DISK_AUTO;
+        options.disk.buffered = i % 11 == 0;
+        unlink(out_path);
+        files = files_in_folder();
+        assert_int_equal(poise_sort_check(in_path, &options, &before), 0);
+        assert_int_equal(poise_sort_run(in_path, out_path, &options, &result),
+                         0);
+        assert_int_equal(poise_sort_check(out_path, &options, &after), 0);
+        assert_true(after.sorted);
+        assert_int_equal(after.items, count);
+        assert_int_equal(after.checksum, before.checksum);
+        assert_true(result.in_output);
+        assert_true(result.scratch_bytes > 0);
+        assert_int_equal(files_in_folder(), files + 1);
+        moved += result.moved_bytes;
+    }
+    assert_true(moved > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_programs), cmocka_unit_test(test_sorts),
         cmocka_unit_test(test_parted),   cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_damage),   cmocka_unit_test(test_in_output),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -273,9 +273,11 @@ static int read_all(int fd, const struct poise_remote_options *how, void *data,
             return poise_error_set(code, "read", "the other end", NULL);
         }
         if (bytes_read <= 0) {
-            return poise_error_set(ECONNRESET, "begin the transfer", NULL,
-                                   "the other end ended before it said "
-                                   "anything; is poise installed there?");
+            return poise_error_set(
+                ECONNRESET, "begin the transfer", NULL,
+                "the other end ended before it said "
+                "anything; if the remote shell reached it, is "
+                "poise installed there?");
         }
         to += bytes_read;
         len -= (size_t)bytes_read;

@@ -57,18 +57,23 @@ static bool prints_json(const struct poise_option *option)
 static void put_see(const struct poise_command *command, cli_page_fn write,
                     struct poise_buf *out)
 {
-    bool is_one = command->name != NULL;
+    bool lacks = command->name != NULL; /* those that many have */
     const char *at = command->see ? command->see : "";
 
     for (size_t len; *at; at += len + (at[len] == ' ')) {
+        bool is_page;
+
         len = strcspn(at, " ");
-        if (memchr(at, '(', len)) {
+        is_page = memchr(at, '(', len) != NULL;
+        if (lacks && !is_page) {
+            lacks = false;
+            poise_buf_puts(out, prints_json(command->options)
+                                    ? "poise-formats(5) poise(7) "
+                                    : "poise(7) ");
+        }
+        if (is_page) {
             poise_buf_append(out, at, len);
         } else {
-            if (is_one && prints_json(command->options)) {
-                poise_buf_puts(out, "poise-formats(5) ");
-            }
-            poise_buf_puts(out, is_one ? "poise(7) " : "");
             put_document(write, at, len, out);
         }
         poise_buf_puts(out, at[len] ? " " : "");

@@ -238,9 +238,10 @@ int cli_walk_tiles(const struct cli_walk_outcome *walk, struct poise_page *page)
         code =
             poise_page_section(page, "What fills the disk",
                                "Each tile is a folder; its area is what it "
-                               "takes on the disk. Click one to go into it. "
-                               "Its colour is the age, or the owner, of most "
-                               "of its bytes.");
+                               "takes on the disk. Click one to go into it, "
+                               "or take the arrow keys, Enter and Escape. Its "
+                               "colour is the age, or the owner, of most of "
+                               "its bytes.");
         code = code < 0 ? code : draw(&d, page);
     }
     free(d.folders);

@@ -111,6 +111,10 @@ int monitor_paths_draw(struct poise_page *page,
 int monitor_paths_overlay(struct poise_page *page,
                           const struct monitor_run *run);
 
+/** Append a paragraph: whom most was waited for, in which operation, and whose
+ * doing it was. Nothing where nobody was. */
+void monitor_put_late(const struct monitor_run *run, struct poise_buf *out);
+
 /** A page with all of it. */
 int monitor_page(const struct monitor_run *run,
                  const struct monitor_details *details, struct poise_buf *out);

@@ -265,17 +265,32 @@ static int add_figures(struct poise_page *page, const struct monitor_run *run)
     return code;
 }
 
+/* What there is to know, before what it is known by. */
+static int add_verdict(struct poise_page *page, const struct monitor_run *run)
+{
+    struct poise_buf text = {0};
+    monitor_put_late(run, &text);
+    int code = text.error;
+    if (code == 0) {
+        code = poise_page_section(page, "Who is late",
+                                  text.len > 0 ? poise_buf_str(&text)
+                                               : "Nobody was waited for.");
+    }
+    poise_buf_free(&text);
+    return code;
+}
+
 int monitor_page(const struct monitor_run *run,
                  const struct monitor_details *details, struct poise_buf *out)
 {
     struct poise_page *page;
-    int code =
-        poise_page_create("Collectives of a run",
-                          "poise trace run: where their time went", &page);
+    int code = poise_page_create("Collectives of a run",
+                                 "Where the time of collectives went", &page);
     if (code < 0) {
         return code;
     }
     code = add_figures(page, run);
+    code = code < 0 ? code : add_verdict(page, run);
     if (code == 0 && run->count > 0) {
         code = add_split(page, run);
     }

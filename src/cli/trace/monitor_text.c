@@ -262,7 +262,7 @@ static void put_system(const struct monitor_run *run,
 }
 
 /* Who costs most, over all operations: by how much less all would wait. */
-static void put_late(const struct monitor_run *run, struct poise_buf *out)
+void monitor_put_late(const struct monitor_run *run, struct poise_buf *out)
 {
     const struct poise_monitor_operation *worst = NULL;
     int late = -1;
@@ -280,7 +280,7 @@ static void put_late(const struct monitor_run *run, struct poise_buf *out)
         return;
     }
     const struct poise_monitor_rank *rank = &worst->ranks[late];
-    poise_buf_printf(out, "\nMost time was lost by waiting for rank %d of ",
+    poise_buf_printf(out, "Most time was lost by waiting for rank %d of ",
                      late);
     poise_buf_escape(out, worst->group_name, strlen(worst->group_name));
     poise_buf_puts(out, ": it was the last to come to ");
@@ -306,7 +306,18 @@ static void put_late(const struct monitor_run *run, struct poise_buf *out)
     }
     put_system(run, worst, late, out);
     monitor_messages_hint(run, worst, late, out);
-    poise_buf_puts(out, "\n");
+}
+
+static void put_late(const struct monitor_run *run, struct poise_buf *out)
+{
+    size_t before = out->len;
+    poise_buf_putc(out, '\n');
+    monitor_put_late(run, out);
+    if (out->len > before + 1) {
+        poise_buf_putc(out, '\n');
+    } else {
+        out->len = before;
+    }
 }
 
 /* What most of a call went by with. */

@@ -126,13 +126,15 @@ static int add_heights(struct poise_page *page, struct replay_method *method)
     static const char *const labels[BINS] = {
         "1",   "2",   "4",    "8",    "16",   "32",   "64",    "128",
         "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"};
-    double values[BINS], sum = 0;
+    double values[BINS];
+    size_t first = BINS, count = 0; /* of those that there are */
     struct poise_buf title = {0};
-    for (int i = 0; i < BINS; i++) {
+    for (size_t i = 0; i < BINS; i++) {
         values[i] = (double)method->result.heights[i];
-        sum += values[i];
+        first = values[i] > 0 && first == BINS ? i : first;
+        count = values[i] > 0 ? i + 1 - first : count;
     }
-    if (sum == 0) {
+    if (count == 0) {
         return 0;
     }
     poise_buf_printf(&title, "Heights of segments: %s",
@@ -140,9 +142,9 @@ static int add_heights(struct poise_page *page, struct replay_method *method)
     struct poise_bars bars = {.title = poise_buf_str(&title),
                               .x_label = "rows, at least",
                               .y_label = "segments",
-                              .labels = labels,
-                              .values = values,
-                              .count = BINS};
+                              .labels = labels + first,
+                              .values = values + first,
+                              .count = count};
     int code = poise_page_bars(page, &bars);
     poise_buf_free(&title);
     return code;
@@ -183,8 +185,9 @@ int replay_save_page(const struct replay_found *found, const char *session,
         return code;
     }
     code = fill(page, &copy);
-    code = code == 0 ? poise_page_html(page, &(struct poise_page_run){0}, &html)
-                     : code;
+    const struct poise_page_run run = {
+        .checked = "each picture that arrived is the one that was recorded"};
+    code = code == 0 ? poise_page_html(page, &run, &html) : code;
     code = code == 0 ? poise_file_save(path, &html) : code;
     poise_buf_free(&html);
     poise_page_destroy(page);

@@ -81,7 +81,7 @@ void report_axis_x(struct poise_buf *out, const struct report_scale *scale,
 double report_legend(struct poise_buf *out, const char *const *names,
                      size_t count, double y)
 {
-    enum { MOST = 28 };
+    enum { MOST = 40 };
     double x = 0, down = 0;
 
     /* What there is only one of the title names. */

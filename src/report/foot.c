@@ -136,10 +136,13 @@ void report_foot(struct poise_buf *out, const struct poise_page_run *run)
     put_made(out, "Version", &text);
     put_machine(out);
     put_date(out);
-    if (run->has_seed) {
+    if (run->seed > 0) {
         poise_buf_printf(&text, "%" PRIu64, run->seed);
-        put_made(out, "Seed", &text);
+    } else {
+        poise_buf_puts(&text, run->is_random ? "drawn by the system"
+                                             : "none: nothing is random");
     }
+    put_made(out, "Seed", &text);
     put_row(out, "Result checked", run->checked ? run->checked : "no");
     poise_buf_puts(out, "</dl>\n</footer>\n");
 }

@@ -79,6 +79,10 @@ static void find_range(struct map *map)
             map->any = true;
         }
     }
+    if (map->from->high > map->from->low) {
+        map->low = map->from->low;
+        map->high = map->from->high;
+    }
 }
 
 /* The label of a row or column: given, or its number, or "8-15" if summed. */
@@ -218,7 +222,9 @@ static void cell_title(struct poise_buf *out, const struct map *map, size_t r,
 
 static void draw_cells(struct poise_buf *out, const struct map *map)
 {
-    double gap = map->cell > 8 ? 1 : 0;
+    /* What is measured at many places has no gaps between them. */
+    double gap =
+        map->from->kind == POISE_HEATMAP_AMOUNTS && map->cell > 8 ? 1 : 0;
 
     poise_buf_printf(out,
                      "<rect class=\"e\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "

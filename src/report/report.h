@@ -100,6 +100,8 @@ struct poise_heatmap {
     size_t row_count, column_count;
     enum poise_unit unit;
     enum poise_heatmap_kind kind;
+    double low, high; /**< of levels, where the colours begin and end, so that
+                           several maps can be compared; the same: by values */
 };
 POISE_API int poise_page_heatmap(struct poise_page *page,
                                  const struct poise_heatmap *map);
@@ -196,8 +198,8 @@ POISE_API int poise_page_tiles(struct poise_page *page,
 struct poise_page_run {
     const char *checked; /**< what of the result was checked, and what came out;
                               NULL: nothing was */
-    bool has_seed;       /**< random choices began with: */
-    uint64_t seed;
+    bool is_random;      /**< choices were made at random */
+    uint64_t seed;       /**< by which they can be made again; 0: by none */
 };
 
 /** The finished HTML document. Its foot says with which arguments this process

@@ -123,6 +123,8 @@ class Reports(unittest.TestCase):
         self.assertRegex(page.pairs["Version"], r"^poise \d")
         self.assertRegex(page.pairs["Machine"], r"cores?, .*B of memory$")
         self.assertRegex(page.pairs["Result checked"], checked)
+        self.assertRegex(page.pairs["Seed"], r"^(\d+|drawn by the system|none: "
+                         r"nothing is random)$")
         return page
 
     def tunnel(self, *words):

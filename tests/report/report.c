@@ -730,11 +730,18 @@ static void test_foot(void **state)
     assert_non_null(strstr(text, "<dt>Command</dt><dd>test_report"));
     assert_non_null(strstr(text, "<dt>Machine</dt><dd>"));
     poise_buf_reset(&out);
+    assert_int_equal(
+        poise_page_html(page, &(struct poise_page_run){.is_random = true},
+                        &out),
+        0);
+    assert_int_equal(
+        count_of(poise_buf_str(&out), "<dd>drawn by the system</dd>"), 1);
+    poise_buf_reset(&out);
     /* Nothing that was not said is claimed. */
     assert_int_equal(poise_page_html(page, &(struct poise_page_run){0}, &out),
                      0);
     text = poise_buf_str(&out);
-    assert_int_equal(count_of(text, "<dt>Seed</dt>"), 0);
+    assert_int_equal(count_of(text, "<dd>none: nothing is random</dd>"), 1);
     assert_int_equal(count_of(text, "<dt>Result checked</dt><dd>no</dd>"), 1);
     assert_int_equal(unsetenv("SOURCE_DATE_EPOCH"), 0);
     poise_buf_free(&out);

@@ -202,8 +202,8 @@ static int page_html(const struct cli_bfs_job *job, struct poise_page *page,
                      count, job->run_count, job->invalid);
     const struct poise_page_run run = {
         .checked = count > 0 ? poise_buf_str(&checked) : NULL,
-        .has_seed = !job->path || job->values->graph.seed > 0,
         .seed = job->values->graph.seed > 0 ? (uint64_t)job->values->graph.seed
+                : job->path                 ? 0
                                             : 2};
     code = checked.error ? checked.error : poise_page_html(page, &run, html);
     poise_buf_free(&checked);

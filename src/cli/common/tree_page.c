@@ -339,11 +339,10 @@ static int write_page(const struct cli_tree_page *run,
     if (code == 0) {
         code = fill(run, figures, page);
         code = code ? code
-                    : poise_page_html(
-                          page,
-                          &(struct poise_page_run){.has_seed = job->seed != 0,
-                                                   .seed = job->seed},
-                          &html);
+                    : poise_page_html(page,
+                                      &(struct poise_page_run){
+                                          .is_random = true, .seed = job->seed},
+                                      &html);
         poise_page_destroy(page);
     }
     code = code ? code : poise_file_save(run->path, &html);

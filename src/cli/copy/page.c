@@ -231,13 +231,14 @@ int cli_copy_page(const struct cli_copy_outcome *copy, struct poise_buf *out)
     if (code == 0 && result->walk.profiles) {
         code = cli_tree_put_times(page, &result->walk, "copying");
     }
-    code = code ? code
-                : poise_page_html(
-                      page,
-                      &(struct poise_page_run){.checked = copy->checked,
-                                               .has_seed = copy->seed != 0,
-                                               .seed = copy->seed},
-                      out);
+    code =
+        code
+            ? code
+            : poise_page_html(page,
+                              &(struct poise_page_run){.checked = copy->checked,
+                                                       .is_random = true,
+                                                       .seed = copy->seed},
+                              out);
     poise_page_destroy(page);
     return code;
 }

@@ -15,15 +15,22 @@ static int add_nodes(struct poise_page *page,
     static const char *const series[] = {"computing", "waiting for blocks",
                                          "waiting for memory"};
     unsigned count = stats->node_count;
-    double *values = poise_alloc(3 * (size_t)count + 1, sizeof *values);
+    size_t kinds = 2;
+    for (unsigned n = 0; n < count; n++) {
+        kinds = stats->nodes[n].throttled_ns > 0 ? 3 : kinds;
+    }
+    double *values = poise_alloc(kinds * count + 1, sizeof *values);
     const char **names = poise_alloc(count + 1, sizeof *names);
     struct poise_buf *texts = poise_alloc(count + 1, sizeof *texts);
     int code = values && names && texts ? 0 : -ENOMEM;
     for (unsigned n = 0; code == 0 && n < count; n++) {
         const struct poise_flow_node_stats *node = &stats->nodes[n];
-        values[3 * n] = (double)node->compute_ns;
-        values[3 * n + 1] = (double)(node->wait_ns - node->throttled_ns);
-        values[3 * n + 2] = (double)node->throttled_ns;
+        double *all = values + kinds * n;
+        all[0] = (double)node->compute_ns;
+        all[1] = (double)(node->wait_ns - node->throttled_ns);
+        if (kinds > 2) {
+            all[2] = (double)node->throttled_ns;
+        }
         poise_buf_printf(&texts[n], "node %u: %llu blocks", n,
                          (unsigned long long)node->blocks);
         names[n] = poise_buf_str(&texts[n]);
@@ -34,7 +41,7 @@ static int add_nodes(struct poise_page *page,
                                         .series = series,
                                         .values = values,
                                         .row_count = count,
-                                        .series_count = 3,
+                                        .series_count = kinds,
                                         .unit = POISE_UNIT_NS};
     if (code == 0) {
         code = poise_page_stacks(page, &stacks);

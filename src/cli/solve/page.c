@@ -25,8 +25,24 @@ static const char **first_of_each(int64_t count, size_t drawn)
 }
 
 /* The plate in coarser cells, each the mean of some. */
-static int add_plate(struct poise_page *page, const struct cli_plate *plate,
-                     const char *title)
+/* From the coldest cell to the warmest of both. */
+static void find_range(const struct cli_solve_outcome *run, double *low,
+                       double *high)
+{
+    const struct cli_plate *plates[] = {run->before, run->after};
+    *low = *high = run->before->cells[0];
+    for (int p = 0; p < 2; p++) {
+        for (int64_t i = 0; i < plates[p]->rows * plates[p]->columns; i++) {
+            double cell = plates[p]->cells[i];
+            *low = cell < *low ? cell : *low;
+            *high = cell > *high ? cell : *high;
+        }
+    }
+}
+
+static int add_plate(struct poise_page *page,
+                     const struct cli_solve_outcome *run,
+                     const struct cli_plate *plate, const char *title)
 {
     size_t rows = plate->rows < CELLS_MOST ? (size_t)plate->rows : CELLS_MOST;
     size_t columns =
@@ -35,6 +51,8 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
     const char **down = first_of_each(plate->rows, rows);
     const char **across = first_of_each(plate->columns, columns);
     int code = values && down && across ? 0 : -ENOMEM;
+    double low, high;
+    find_range(run, &low, &high);
     for (size_t i = 0; code == 0 && i < rows; i++) {
         for (size_t j = 0; j < columns; j++) {
             int64_t top = plate->rows * (int64_t)i / (int64_t)rows;
@@ -60,7 +78,9 @@ static int add_plate(struct poise_page *page, const struct cli_plate *plate,
                                       .values = values,
                                       .row_count = rows,
                                       .column_count = columns,
-                                      .kind = POISE_HEATMAP_LEVELS};
+                                      .kind = POISE_HEATMAP_LEVELS,
+                                      .low = low,
+                                      .high = high};
     code = code == 0 ? poise_page_heatmap(page, &map) : code;
     free(values);
     free(down);
@@ -144,8 +164,8 @@ int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out)
     code = code < 0 ? code : cli_flow_page(run->stats, page);
     code = code < 0 ? code : cli_live_page(run->live, page);
     code = code < 0 ? code : cli_flow_page_chunks(&shape, 0, run->stats, page);
-    code = code < 0 ? code : add_plate(page, run->before, "Before");
-    code = code < 0 ? code : add_plate(page, run->after, "After");
+    code = code < 0 ? code : add_plate(page, run, run->before, "Before");
+    code = code < 0 ? code : add_plate(page, run, run->after, "After");
     code = code < 0
                ? code
                : poise_page_html(

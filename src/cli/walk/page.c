@@ -474,11 +474,10 @@ int cli_walk_page(const struct cli_walk_outcome *walk, struct poise_buf *out)
     code = code ? code : lists(walk->summary, page);
     code = code ? code : engine_plots(walk, page);
     code = code ? code
-                : poise_page_html(
-                      page,
-                      &(struct poise_page_run){.has_seed = walk->seed != 0,
-                                               .seed = walk->seed},
-                      out);
+                : poise_page_html(page,
+                                  &(struct poise_page_run){.is_random = true,
+                                                           .seed = walk->seed},
+                                  out);
     poise_page_destroy(page);
     return code;
 }

@@ -53,6 +53,7 @@ struct poise_sort_type {
     const struct poise_sort_keys *keys;
     bool zero_ended; /**< lines: by NULs, not by newlines */
     bool newlines;   /**< zero_ended ones: in the output by newlines */
+    bool reverse;    /**< numbers: the greatest first */
 };
 
 /**

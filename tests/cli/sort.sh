@@ -20,6 +20,10 @@ $POISE sort -c fruit; echo $?
 $POISE sort -C fruit; echo $?
 $POISE sort -c -k2,2V fruit; echo $?
 $POISE sort -cf -u lines.sorted; echo $?
+# Numbers, the greatest first.
+$POISE sort --type u64 -r --memory 300K --verify in -o down && cmp -s in down; echo $?
+$POISE sort -c --type u64 down >/dev/null; echo $?
+rm down
 # What it was to write IN OUT.
 $POISE sort --type lines lines former && cat former
 ls

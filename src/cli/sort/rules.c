@@ -47,15 +47,25 @@ static int wrong(void)
 static int typed(const struct cli_sort_order *order, const char *letters,
                  struct poise_sort_type *type, struct poise_sort_keys **keys)
 {
+    bool reverse =
+        strcmp(letters, "r") == 0 && strncmp(order->type, "record", 6) != 0;
     int code = 0;
 
-    if (*letters || order->separator || order->zero_ended) {
+    if (reverse) {
+        letters = "";
+    } else if (strcmp(letters, "r") == 0) {
+        code = poise_error_set(EINVAL, "sort by", order->type,
+                               "-r is for numbers and lines: of records, write "
+                               "r behind each key (-k 0,8r)");
+    }
+    if (code == 0 && (*letters || order->separator || order->zero_ended)) {
         code = poise_error_set(EINVAL, "sort by", order->type,
                                "only lines have orderings, fields and ends "
-                               "(-bdfghiMnRrV, -t, -z)");
+                               "(-bdfghiMnRV, -t, -z)");
     }
     if (code == 0) {
         code = poise_sort_type_parse(order->type, NULL, type);
+        type->reverse = reverse;
     }
     if (code == 0 && order->keys.count > 0) {
         code = poise_sort_record_keys(type, order->keys.items,

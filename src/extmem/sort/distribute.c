@@ -240,10 +240,12 @@ enum { BATCH = 16 };
 
 #define WORD uint32_t
 #define NAME(name) name##_32
+#define TURN sort_turn_32
 #include "distribute_numbers.h"
 
 #define WORD uint64_t
 #define NAME(name) name##_64
+#define TURN sort_turn_64
 #include "distribute_numbers.h"
 
 static int put_bytes(struct lane *lane, struct cursor *cursor, const void *data,

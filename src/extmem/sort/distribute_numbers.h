@@ -1,6 +1,6 @@
 /*
  * Throwing numbers into buckets, for one width: included by distribute.c,
- * which defines WORD and NAME(name).
+ * which defines WORD, NAME(name) and TURN.
  */
 
 static int NAME(put_one)(struct lane *lane, struct cursor *cursor, WORD x)
@@ -64,6 +64,9 @@ static int NAME(put_words)(struct lane *lane, const WORD *words, size_t count)
 
         if (encode) {
             sort_encode(lane->run->type.kind, words + i, batch, some);
+            if (lane->run->type.reverse) {
+                TURN(batch, some);
+            }
         } else {
             memcpy(batch, words + i, some * sizeof *words);
         }
@@ -77,3 +80,4 @@ static int NAME(put_words)(struct lane *lane, const WORD *words, size_t count)
 
 #undef WORD
 #undef NAME
+#undef TURN

@@ -103,6 +103,11 @@ int sort_finish_words(struct sort_worker *worker, struct sort_loading *loading)
         memmove(place, to, count * item);
         to = place;
     }
+    if (run->type.reverse && item == 4) {
+        sort_turn_32((uint32_t *)(void *)to, count);
+    } else if (run->type.reverse) {
+        sort_turn_64((uint64_t *)(void *)to, count);
+    }
     sort_decode(run->type.kind, to, to, count);
     return extmem_output_put(run->out, to, count * item, offset,
                              &worker->writes);

@@ -47,6 +47,19 @@ void sort_encode(enum poise_sort_kind kind, const void *from, void *to,
                  size_t count);
 void sort_decode(enum poise_sort_kind kind, const void *from, void *to,
                  size_t count);
+/** Encoded ones in the opposite order, and back. */
+static inline void sort_turn_32(uint32_t *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        words[i] = ~words[i];
+    }
+}
+static inline void sort_turn_64(uint64_t *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        words[i] = ~words[i];
+    }
+}
 /** One encoded number at any address; those of 32 bits in the lower half. */
 uint64_t sort_number_at(enum poise_sort_kind kind, const void *at);
 

@@ -446,6 +446,10 @@ struct sort_key sort_key_of(const struct poise_sort_type *type,
         key.len = (uint32_t)len;
     } else if (type->kind != POISE_SORT_RECORD) {
         key.window = sort_number_at(type->kind, item);
+        if (type->reverse) {
+            key.window = number_bytes(type->kind) == 4 ? (uint32_t)~key.window
+                                                       : ~key.window;
+        }
         return key;
     } else if (type->key_kind != POISE_SORT_RECORD) {
         key.window = sort_number_at(type->key_kind, item + type->key_offset);

@@ -15,6 +15,9 @@ $POISE sort -k 0 in
 $POISE sort -k 1.0 in
 $POISE sort -k 1,x in
 $POISE sort -k 1,2x in
+$POISE sort -k name in
+$POISE sort --type record:5 -r in
+printf 'name,amount\nb,2\n' | $POISE sort --csv -k amount,nr
 $POISE sort -k 2ng in
 $POISE sort -nM in
 $POISE sort -t ab in

@@ -157,6 +157,17 @@ static int refuse_name(const struct cli_sort_csv *csv, const char *name)
     return code;
 }
 
+/* A comma where a colon belongs. */
+static bool has_comma(const struct cli_sort_csv *csv, const char *name)
+{
+    const char *comma = strrchr(name, ',');
+    size_t column;
+
+    return comma && comma[1] != '\0' &&
+           strspn(comma + 1, letters) == strlen(comma + 1) &&
+           find_name(csv, name, (size_t)(comma - name), &column) > 0;
+}
+
 /* NAME[:LETTERS], or a number in its place, into a word of -k. */
 static int put_key(const struct cli_sort_csv *csv, const char *name,
                    struct poise_buf *word)
@@ -181,6 +192,11 @@ static int put_key(const struct cli_sort_csv *csv, const char *name,
     if (found == 0) {
         unsigned long number = strtoul(name, &end, 10);
 
+        if (has_comma(csv, name)) {
+            return poise_error_set(EINVAL, "sort by", name,
+                                   "letters stand behind a colon: "
+                                   "-k NAME:LETTERS");
+        }
         if (*name < '0' || *name > '9' || end != name + len || number == 0 ||
             number > csv->tables[0].rows.columns) {
             return refuse_name(csv, name);

@@ -243,18 +243,17 @@ static bool is_no_sort(const struct cli_sort_values *values)
 static int check_lines_only(const struct cli_sort_values *values)
 {
     bool totals = values->count || values->order.sums.count > 0;
-    bool others = totals || values->verify || values->dry_run;
+    bool others = totals || values->verify;
     bool typed = values->order.type && strcmp(values->order.type, "lines") != 0;
 
     if (values->order.csv && (is_no_sort(values) || others || typed ||
                               values->debug || values->order.zero_ended)) {
         return cli_sort_refuse(
             "--csv only sorts: you cannot combine it with -c, -m, -z, "
-            "--check, --count, --debug, --dry-run, --sum, --type or "
-            "--verify");
+            "--check, --count, --debug, --sum, --type or --verify");
     }
     if (values->debug &&
-        (others || typed || values->check || values->quiet ||
+        (others || values->dry_run || typed || values->check || values->quiet ||
          values->check_how >= 0 || values->generate != CLI_SORT_NOT_GIVEN ||
          values->disk.json || values->in_place || values->outs.count > 0)) {
         return cli_sort_refuse(

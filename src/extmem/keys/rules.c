@@ -108,7 +108,8 @@ static int read_begin(const char *key, const char **at,
 {
     *at = read_count(key, &field->begin_field);
     if (!*at) {
-        return refuse_key(key, "it begins with no number of a field");
+        return refuse_key(key, "it begins with no number of a field (columns "
+                               "by their names need --csv)");
     }
     if (field->begin_field-- == 0) {
         return refuse_key(key, "field number is zero");

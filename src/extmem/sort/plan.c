@@ -496,6 +496,11 @@ int poise_sort_plan(const char *in, const char *out,
     int code = refuse_streams(in);
 
     alone.world = NULL;
+    /* What is filtered is copied first; it is looked at as it is. */
+    if (options->filter) {
+        alone.filter = NULL;
+        run.type.zero_ended = run.type.newlines = false;
+    }
     for (size_t i = 0; i < options->more_count && code == 0; i++) {
         code = refuse_streams(options->more[i]);
     }
@@ -510,6 +515,11 @@ int poise_sort_plan(const char *in, const char *out,
     }
     if (code == 0) {
         sort_forecast_of(&run, forecast);
+        if (options->filter) {
+            forecast->read_bytes += run.in_bytes;
+            forecast->written_bytes += run.in_bytes;
+            forecast->scratch_bytes += run.in_bytes;
+        }
         code = measure(&run, out, forecast);
     }
     extmem_inputs_close(&run.in);

@@ -467,6 +467,9 @@ static void note_disks(struct sort_run *run)
         result->direct_scratch &= poise_disk_is_direct(run->store.disks[i]);
     }
     extmem_store_count(&run->store, &read, &written);
+    /* What had to be copied was planned, too. */
+    result->planned_read_bytes += copied;
+    result->planned_written_bytes += copied;
     written += copied;
     result->read_bytes += read + back;
     result->written_bytes += written;

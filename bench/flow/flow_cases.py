@@ -19,6 +19,7 @@ import time
 import flow_copies
 import flow_hosts
 import flow_small
+import flow_speeds
 import plot
 from measure import BUILD, POISE
 
@@ -413,17 +414,23 @@ def hit(words, nodes, after_s, how):
             max(n["peak_bytes"] for n in found["nodes"]), found["lines"])
 
 
+DEATHS_MEMORY = 1 << 19  # bytes of blocks on each node
+
+
 def recover(folder, figures):
     """Any two of four nodes die at nine tenths of a run."""
     def row(name, values, base):
         took, again, peak, lines = (statistics.median(v)
                                     for v in zip(*values))
         return [name, f"{took:.2f}", f"{took / base:.3f}", f"{again:.0f}",
-                f"{peak / 2 ** 20:.2f}", f"{lines:.0f}"]
+                f"{peak / 2 ** 10:.0f}", f"{peak / DEATHS_MEMORY:.2f}",
+                f"{lines:.0f}"]
 
     plate = Plate(folder, 4)
-    never = plate.words(20, 200, [1] * 4, 4, ["--replicate-every", "0"])
-    words = plate.words(20, 200, [1] * 4, 4)
+    memory = ["--memory", str(DEATHS_MEMORY)]
+    never = plate.words(20, 200, [1] * 4, 4,
+                        [*memory, "--replicate-every", "0"])
+    words = plate.words(20, 200, [1] * 4, 4, memory)
     values = figures.all("no copies", lambda: hit(never, (), 0, 0))
     base = statistics.median(v[0] for v in values)
     rows = [row("no copies, nobody dies", values, base)]
@@ -438,15 +445,16 @@ def recover(folder, figures):
                                                signal.SIGTERM))
     rows.append(row("SIGTERM: 1", values, base))
     return ("Deaths at nine tenths of 200 sweeps of 20 ms, four nodes of 16 "
-            "blocks, medians",
+            f"blocks and {DEATHS_MEMORY >> 10} KiB, medians",
             ["who", "s", "of the run without", "blocks again",
-             "MiB at most", "lines"], rows, [])
+             "KiB at most", "of the limit", "lines"], rows, [])
 
 
 CASES = {"flow-scale": scale, "flow-laggard": laggard, "flow-mix": mix,
          "flow-adapt": adapt, "flow-paper": paper, "flow-grain": flow_small.grain,
          "flow-recover": recover, "flow-copies": flow_copies.copies,
-         "flow-sites": flow_hosts.sites, "flow-many": flow_hosts.many}
+         "flow-sites": flow_hosts.sites, "flow-many": flow_hosts.many,
+         "flow-speeds": flow_speeds.speeds}
 
 
 def expand(names):

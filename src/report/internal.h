@@ -108,8 +108,8 @@ void report_command(struct poise_buf *out, const char *words, size_t len);
 /** What is known of the run. */
 void report_foot(struct poise_buf *out, const struct poise_page_run *run);
 
-/** The style sheet of the page. */
-extern const char report_style[];
+/** The style sheet of the page, in two parts. */
+extern const char report_style[], report_style_narrow[];
 
 /** Rows of a table: each point of each line. (plot.c) */
 void report_plot_numbers(struct poise_page *page,

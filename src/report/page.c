@@ -130,6 +130,7 @@ int poise_page_html(const struct poise_page *page,
     poise_buf_append(out, page->title.data, page->title.len);
     poise_buf_puts(out, "</title>\n<style>\n");
     poise_buf_puts(out, report_style);
+    poise_buf_puts(out, report_style_narrow);
     poise_buf_puts(out, "</style>\n</head>\n<body>\n<header>\n<h1>");
     poise_buf_append(out, page->title.data, page->title.len);
     poise_buf_puts(out, "</h1>\n");

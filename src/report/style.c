@@ -79,7 +79,10 @@ const char report_style[] =
     "max-width:24rem;overflow-wrap:break-word}\n"
     "th{color:var(--soft);font-weight:600;font-size:.85rem;"
     "white-space:nowrap}\n"
-    ".r{text-align:right;white-space:nowrap}\n"
+    ".r{text-align:right;white-space:nowrap}\n";
+
+/* What is otherwise on phones and on paper. */
+const char report_style_narrow[] =
     /* Labels would be too small: a narrow screen shows a part. */
     "@media(max-width:640px){figure{overflow-x:auto;"
     /* A shadow at the side where there is more. */

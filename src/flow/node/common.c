@@ -205,7 +205,7 @@ static bool edges_take(struct flow_processor *processor,
         if (!block || block == task->block || !block_take(processor, block)) {
             break;
         }
-        task->edges[taken] = (struct flow_edge){block, task, NULL};
+        task->edges[taken] = (struct flow_edge){task, NULL, block};
     }
     if (taken == list->count) {
         task->edge_count = (uint32_t)taken;

@@ -145,9 +145,11 @@ _Static_assert(sizeof(struct flow_block) + FLOW_MADE_BYTES <= 128,
 
 /** One dependency of an open task. */
 struct flow_edge {
-    struct flow_block *block;
+    /* What who writes the block looks at: of the first three of a task it is in
+     * one line. */
     struct poise_flow_task *task;
     struct flow_edge *next; /**< waiter of the same block */
+    struct flow_block *block;
 };
 /** Ends the lists of waiters of blocks that are here. */
 extern const struct flow_edge flow_closed_edge;

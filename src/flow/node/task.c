@@ -77,7 +77,7 @@ static int edge_add(struct poise_flow_task *task,
         return flow_error(node->job, ELOOP, "compute block", on,
                           "it depends on itself");
     }
-    *edge = (struct flow_edge){block, task, NULL};
+    *edge = (struct flow_edge){task, NULL, block};
     task->edge_count++;
     flow_block_take(block);
     if (!block->made) {

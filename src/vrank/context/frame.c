@@ -175,6 +175,7 @@ static int frames_make(const struct contexts *all, const int *slots)
 bool frames_grow(struct contexts *all)
 {
     struct frames *frames = &all->frames;
+    uint64_t bytes = (uint64_t)frames->group * frames->bytes;
     int slots[FRAMES_GROUP], made;
 
     if (frames->cold_count < frames->group) {
@@ -183,11 +184,16 @@ bool frames_grow(struct contexts *all)
     for (int i = 0; i < frames->group; i++) {
         slots[i] = frame_get_cold(all);
     }
+    all->used_bytes += bytes; /* others look for room meanwhile */
     pthread_mutex_unlock(&all->lock);
     made = frames_make(all, slots);
     pthread_mutex_lock(&all->lock);
+    all->used_bytes -= bytes;
     for (int i = 0; i < frames->group; i++) {
         frame_put(all, slots[i], i < made);
+    }
+    if (made < frames->group) {
+        pthread_cond_broadcast(&all->changed);
     }
     return made > 0;
 }

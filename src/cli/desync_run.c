@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,16 +59,47 @@ const struct poise_command cli_desync_run_command = {
     .see = "poise-solve(1) docs/flow.md",
 };
 
+/* A word without a slash names a file of the working folder, unless there is
+ * none: then the loader looks in its own folders. */
+static void *load_object(const char *path)
+{
+    char here[PATH_MAX];
+    int len = snprintf(here, sizeof here, "./%s", path);
+    bool is_here =
+        !strchr(path, '/') && len < (int)sizeof here && access(here, F_OK) == 0;
+    return dlopen(is_here ? here : path, RTLD_NOW | RTLD_LOCAL);
+}
+
 static int load(const char *path,
                 int (**begin)(int, char **, struct poise_flow_program *))
 {
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    void *symbol = object ? dlsym(object, "poise_flow_open") : NULL;
+    void *object = load_object(path), *symbol;
+    if (!object) {
+        const char *why = dlerror();
+        return poise_error_set(
+            EINVAL, "load", path, "%s%s", why,
+            strstr(why, "invalid ELF header") || strstr(why, "file too short")
+                ? "; JOB is a shared object: cc -shared -fPIC -o JOB.so JOB.c"
+                : "");
+    }
+    symbol = dlsym(object, "poise_flow_open");
     if (!symbol) {
-        return poise_error_set(EINVAL, "load", path, "%s", dlerror());
+        return poise_error_set(EINVAL, "load", path,
+                               "it defines no poise_flow_open");
     }
     memcpy(begin, &symbol, sizeof symbol);
     return 0;
+}
+
+/* What a function of the program returned; the error is set, if it was not. */
+static int returned(int code, const char *function, const char *path)
+{
+    if (code < 0 && poise_error_last()->code != -code) {
+        const char *why = strerrordesc_np(-code);
+        return poise_error_set(-code, function, path, "it returned %d (%s)",
+                               code, why ? why : "which is no errno");
+    }
+    return code;
 }
 
 /* ---- the page ----------------------------------------------------------- */
@@ -253,6 +286,19 @@ static int run_job(struct values *values, int argc, char **argv,
     return code;
 }
 
+/* The program's last words, of a run that ended with `code`; an exit code. */
+static int finish(const struct poise_flow_program *program, const char *path,
+                  int code)
+{
+    poise_error_clear();
+    int finished = program->finish ? program->finish(code, program->arg) : 0;
+    if (finished < 0 && (finished != code || poise_error_last()->code)) {
+        returned(finished, "call finish of", path);
+        return cli_fail("desync run", finished);
+    }
+    return code < 0 ? CLI_PARTLY : CLI_DONE;
+}
+
 static int run(struct values *values, int argc, char **argv)
 {
     const struct cli_cluster *cluster = &values->cluster;
@@ -267,7 +313,9 @@ static int run(struct values *values, int argc, char **argv)
     }
     int code = load(argv[0], &begin);
     if (code == 0) {
-        code = begin(argc, argv, &program);
+        poise_error_clear();
+        code = returned(begin(argc, argv, &program), "call poise_flow_open of",
+                        argv[0]);
     }
     if (code == 0 && cluster->used) {
         code = digest(argc, argv, &program.job.digest);
@@ -282,10 +330,10 @@ static int run(struct values *values, int argc, char **argv)
     if (cluster->agent) {
         return code < 0 ? CLI_PARTLY : CLI_DONE;
     }
-    int finished = program.finish ? program.finish(code, program.arg) : 0;
-    int status = code < 0 ? CLI_PARTLY : tell(&values->flow, &stats);
-    if (finished < 0) {
-        status = cli_fail("desync run", finished);
+    int status = finish(&program, argv[0], code);
+    if (code == 0) {
+        int told = tell(&values->flow, &stats);
+        status = status == CLI_DONE ? told : status;
     }
     poise_flow_stats_free(&stats);
     cli_trace_end();

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int poise_flow_address_text(const struct poise_flow_job *job,
                             const struct poise_flow_address *address,
@@ -81,6 +82,18 @@ int flow_error(const struct poise_flow_job *job, int code, const char *doing,
     poise_buf_free(&name);
     poise_buf_free(&reason);
     return -code;
+}
+
+int flow_callback_error(const struct poise_flow_job *job, int code,
+                        const char *doing,
+                        const struct poise_flow_address *what)
+{
+    const char *why = strerrordesc_np(-code);
+    return poise_error_last()->code == -code
+               ? code
+               : flow_error(job, -code, doing, what,
+                            "the callback returned %d (%s)", code,
+                            why ? why : "which is no errno");
 }
 
 int flow_failure_keep(struct flow_failure *failure, int code)

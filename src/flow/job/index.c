@@ -92,11 +92,9 @@ static int ask(struct collecting *c, const struct poise_flow_address *block)
                           c->given == POISE_FLOW_FORWARD ? "forward"
                                                          : "backward");
     }
-    return code < 0 && poise_error_last()->code != -code
-               ? flow_error(job, -code, "ask for dependencies of block", block,
-                            "the callback returned %d", code)
-           : code < 0 ? code
-                      : 0;
+    return code < 0 ? flow_callback_error(
+                          job, code, "ask for dependencies of block", block)
+                    : 0;
 }
 
 static int collect_block(struct collecting *c,

@@ -156,5 +156,10 @@ int flow_key_of(const struct poise_flow_job *job,
 int flow_error(const struct poise_flow_job *job, int code, const char *doing,
                const struct poise_flow_address *what, const char *why, ...)
     POISE_PRINTF(5, 6);
+/** The same, of a callback that returned `code`, where it, or what it called,
+ * has not said why; returns `code`. */
+int flow_callback_error(const struct poise_flow_job *job, int code,
+                        const char *doing,
+                        const struct poise_flow_address *what);
 
 #endif

@@ -41,11 +41,9 @@ int map_output(struct map *map, const struct flow_head *head, const void *data)
     flow_shape_address(shape, &key, &address);
     poise_error_clear();
     code = options->output(&address, data, head->len, options->output_arg);
-    if (code < 0 && poise_error_last()->code != -code) {
-        flow_error(map->job, -code, "hand out block", &address,
-                   "the callback returned %d", code);
-    }
-    return code < 0 ? code : 0;
+    return code < 0
+               ? flow_callback_error(map->job, code, "hand out block", &address)
+               : 0;
 }
 
 static int receive_output(struct map *map, struct flow_link *link)

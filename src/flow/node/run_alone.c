@@ -102,9 +102,9 @@ static void serve_alone(struct flow_node *node)
             poise_error_clear();
             code = options->output(&address, flow_made_data(block->made),
                                    block->made->len, options->output_arg);
-            if (code < 0 && poise_error_last()->code != -code) {
-                flow_error(node->job, -code, "hand out block", &address,
-                           "the callback returned %d", code);
+            if (code < 0) {
+                flow_callback_error(node->job, code, "hand out block",
+                                    &address);
             }
             flow_node_lock(node);
         }

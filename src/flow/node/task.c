@@ -26,11 +26,11 @@ int flow_ask(struct flow_node *node, const struct flow_key *key,
     int code = app->depend(asker, &address, flow_file(node, key->file),
                            direction, &node->list, app->arg);
     flow_task_tidy(asker);
-    if (code < 0 && poise_error_last()->code != -code) {
-        return flow_error(node->job, -code, "ask for dependencies of block",
-                          &address, "the callback returned %d", code);
+    if (code < 0) {
+        return flow_callback_error(node->job, code,
+                                   "ask for dependencies of block", &address);
     }
-    return code > 0 ? 1 : code;
+    return code > 0 ? 1 : 0;
 }
 
 /* ---- dependencies ------------------------------------------------------- */
@@ -403,11 +403,8 @@ int flow_task_end(struct poise_flow_task *task, int code)
         return task_again(task);
     }
     if (code < 0) {
-        return poise_error_last()->code == -code
-                   ? code
-                   : flow_error(node->job, -code, "compute block",
-                                &task->address, "the callback returned %d",
-                                code);
+        return flow_callback_error(node->job, code, "compute block",
+                                   &task->address);
     }
     if (!wrote_own(task)) {
         return flow_error(node->job, ENODATA, "compute block", &task->address,

@@ -46,7 +46,9 @@ const struct poise_command cli_desync_run_command = {
         "compute its part again, from copies that nodes keep for each "
         "other (see --replicate-every). A node that gets SIGTERM hands "
         "its blocks over before it ends. With --log, you can restart "
-        "the command itself if it dies.",
+        "the command itself if it dies.\n\n"
+        "With --json, standard output has the statistics alone: what the "
+        "job prints there goes to standard error.",
     .options = options,
     .examples = "cc -O2 -shared -fPIC -o jump.so jump.c\tcompile jump.c, one "
                 "of Poise's examples\n"
@@ -286,6 +288,28 @@ static int run_job(struct values *values, int argc, char **argv,
     return code;
 }
 
+/* With --json standard output is for the object alone: what the program, here
+ * and in nodes, has to say goes to standard error. What is to be handed to
+ * put_back, or negative with the error set. */
+static int set_aside(bool json)
+{
+    int fd = json ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+                  : STDOUT_FILENO;
+    if (fd < 0 || (json && dup2(STDERR_FILENO, STDOUT_FILENO) < 0)) {
+        return poise_error_set(errno, "write to", "standard output", NULL);
+    }
+    return fd;
+}
+
+static void put_back(int fd)
+{
+    if (fd != STDOUT_FILENO) {
+        fflush(stdout);
+        dup2(fd, STDOUT_FILENO);
+        close(fd);
+    }
+}
+
 /* The program's last words, of a run that ended with `code`; an exit code. */
 static int finish(const struct poise_flow_program *program, const char *path,
                   int code)
@@ -311,7 +335,8 @@ static int run(struct values *values, int argc, char **argv)
     if (traced != CLI_DONE) {
         return traced;
     }
-    int code = load(argv[0], &begin);
+    int output = set_aside(values->flow.json);
+    int code = output < 0 ? output : load(argv[0], &begin);
     if (code == 0) {
         poise_error_clear();
         code = returned(begin(argc, argv, &program), "call poise_flow_open of",
@@ -331,6 +356,7 @@ static int run(struct values *values, int argc, char **argv)
         return code < 0 ? CLI_PARTLY : CLI_DONE;
     }
     int status = finish(&program, argv[0], code);
+    put_back(output);
     if (code == 0) {
         int told = tell(&values->flow, &stats);
         status = status == CLI_DONE ? told : status;

@@ -3,7 +3,9 @@
 #include "flow/server/internal.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /** What came. */
 struct seen {
@@ -37,18 +39,41 @@ static void see(const struct poise_flow_watch *watch, void *arg)
     seen->blocks = watch->blocks;
 }
 
-/* Node 1 ends when it is in the middle. */
+/* Node 1 ends when it is in the middle; the last version waits until that was
+ * told. */
 static int die(struct mix *mix, struct poise_flow_task *task,
                const struct poise_flow_address *block, uint64_t *value)
 {
-    (void)mix;
+    const atomic_bool *told = mix->spoil_arg;
     (void)value;
-    return poise_flow_node(task) == 1 && block->version == 15 ? raise(SIGKILL)
-                                                              : 0;
+    if (poise_flow_node(task) == 1 && block->version == 15) {
+        return raise(SIGKILL);
+    }
+    while (block->version == 29 && !atomic_load(told)) {
+        poise_sleep_ns(1000000);
+    }
+    return 0;
 }
 
+/** Words of the map's. */
+struct heard {
+    struct poise_buf words;
+    atomic_bool *told; /**< in memory that all nodes share */
+};
+
+static void hear(const char *words, void *arg)
+{
+    struct heard *heard = arg;
+    poise_buf_puts(&heard->words, words);
+    atomic_store(heard->told, true);
+}
+
+/* A node that a signal ended is told of, though it could say nothing itself. */
 static void watch_run(bool death)
 {
+    struct heard heard = {.told = mmap(NULL, sizeof(atomic_bool),
+                                       PROT_READ | PROT_WRITE,
+                                       MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
     struct mix mix;
     struct seen seen = {0};
     struct poise_flow_stats stats = {0};
@@ -56,9 +81,13 @@ static void watch_run(bool death)
                                          .watch = see,
                                          .watch_arg = &seen,
                                          .watch_ns = 1,
-                                         .report_ns = 1};
+                                         .report_ns = 1,
+                                         .notice = hear,
+                                         .notice_arg = &heard};
     mix_init(&mix, MIX_STENCIL, 2, 4, 30);
     mix.spoil = death ? die : NULL;
+    mix.spoil_arg = heard.told;
+    assert_true(heard.told != MAP_FAILED);
     assert_int_equal(mix_run(&mix, &options, &stats), 0);
     assert_true(seen.calls > 1);
     assert_int_equal(seen.backwards, 0);
@@ -69,6 +98,12 @@ static void watch_run(bool death)
     assert_int_equal(seen.versions, 30);
     assert_int_equal(seen.version, 30);
     assert_true(seen.blocks >= (death ? 1 : 16 * 30));
+    assert_string_equal(poise_buf_str(&heard.words),
+                        death ? "node 1 was ended by signal 9 (Killed): others "
+                                "compute its part"
+                              : "");
+    poise_buf_free(&heard.words);
+    munmap(heard.told, sizeof *heard.told);
     poise_flow_stats_free(&stats);
     mix_free(&mix);
 }

@@ -82,7 +82,10 @@ static size_t reap(struct agent *agent, int how)
     struct child *children = (struct child *)agent->children.data;
     size_t left = 0;
     for (size_t i = 0; i < agent->children.len / sizeof *children; i++) {
-        if (children[i].pid > 0 && waitpid(children[i].pid, NULL, how) != 0) {
+        int status = 0;
+        if (children[i].pid > 0 &&
+            waitpid(children[i].pid, &status, how) != 0) {
+            flow_crash_note(&agent->crashes[children[i].id], status);
             children[i].pid = 0;
             (void)say_ended(agent, children[i].id);
         }

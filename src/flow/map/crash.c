@@ -58,17 +58,24 @@ int map_crashed(struct map *map, unsigned id, struct flow_crash *given)
         poise_buf_free(&words);
         return code;
     }
-    poise_buf_printf(&words, " was ended by signal %d (%s) ", crash->number,
+    poise_buf_printf(&words, " was ended by signal %d (%s)", crash->number,
                      strsignal(crash->number));
     if (known) {
         map->crash = *crash;
-        poise_buf_puts(&words, "while it computed ");
+        poise_buf_puts(&words, " while it computed ");
         poise_flow_address_text(map->job, at, &words);
-    } else {
-        poise_buf_puts(&words, "between blocks");
     }
+    poise_buf_puts(&words, others > 0 ? ": others compute its part" : "");
     tell(map, &words);
     return 0;
+}
+
+void map_lost_told(const struct map *map, unsigned id)
+{
+    struct poise_buf words = {0};
+    put_node(map, id, &words);
+    poise_buf_puts(&words, " was silent for too long: others compute its part");
+    tell(map, &words);
 }
 
 void map_long(const struct map *map, unsigned id, const struct flow_head *head)

@@ -172,6 +172,8 @@ uint64_t map_machine(void);
  * same as the time before or nobody is left to compute it, an error (crash.c).
  * What is known of it is forgotten then. */
 int map_crashed(struct map *map, unsigned id, struct flow_crash *crash);
+/** It is given up because it was silent. */
+void map_lost_told(const struct map *map, unsigned id);
 /** A node has computed a block for long. */
 void map_long(const struct map *map, unsigned id, const struct flow_head *head);
 /** Send what is queued, as far as it goes. */

@@ -261,6 +261,9 @@ static int look_for_lost(struct map *map)
             code = map_declare_dead(map, node, "died");
             alive--;
         } else if (node->alive && silence > lost) {
+            if (alive > 1) {
+                map_lost_told(map, n);
+            }
             code = map_declare_dead(map, node, "was silent for too long");
             map_host_silent(map, node);
             alive--;
@@ -466,9 +469,11 @@ static int serve_event(struct map *map, void *source)
             return 0; /* it was of one that had this number before */
         }
         epoll_ctl(map->poll, EPOLL_CTL_DEL, node->pidfd, NULL);
-        waitpid(node->pid, NULL, 0);
-        node->pid = 0;
         unsigned id = (unsigned)(node - map->nodes);
+        int status = 0;
+        waitpid(node->pid, &status, 0);
+        node->pid = 0;
+        flow_crash_note(&map->crashes[id], status);
         int code = map_crashed(map, id, &map->crashes[id]);
         return code < 0 ? code : map_declare_dead(map, node, "died");
     }

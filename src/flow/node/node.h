@@ -18,6 +18,9 @@ struct flow_crash {
 /** For so many nodes; NULL with the error set. */
 struct flow_crash *flow_crashes_make(unsigned count);
 void flow_crashes_free(struct flow_crash *crashes, unsigned count);
+/** The process ended with this status, of waitpid: where it could not say
+ * itself which signal ended it, as of SIGKILL, it is said for it. */
+void flow_crash_note(struct flow_crash *crash, int status);
 
 /** All of a job in this process, by threads: `stats` gets what node 0 did. */
 int flow_alone_run(const struct poise_flow_job *job,

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #define STACK_BYTES 16384
 
@@ -34,6 +35,13 @@ void flow_crashes_free(struct flow_crash *crashes, unsigned count)
 {
     if (crashes) {
         munmap(crashes, count * sizeof *crashes);
+    }
+}
+
+void flow_crash_note(struct flow_crash *crash, int status)
+{
+    if (crash->number == 0 && WIFSIGNALED(status)) {
+        *crash = (struct flow_crash){.number = WTERMSIG(status)};
     }
 }
 

@@ -11,7 +11,10 @@ for in in ragged letters empty short.pgm black.pgm missing; do
 done
 $POISE solve --omega 2 good out
 $POISE solve --omega two good out
-$POISE solve --slow 1,0 good out
+$POISE solve -n 2 --block-time 1us --slow 1,0 good out
+$POISE solve --block-time 1us --slow 1,4 good out
+$POISE solve -n 2 --slow 1,4 good out
+$POISE solve good ./good; echo $?
 $POISE solve --hold much good out
 $POISE solve good
 $POISE solve --method guess good out

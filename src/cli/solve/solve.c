@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct values {
@@ -166,13 +167,32 @@ static int parse_number(const char *option, const char *text, double *out)
     return 0;
 }
 
+/* Whether there is something to be slowed down, and as many nodes. */
+static int check_slow(const struct values *values, size_t count)
+{
+    size_t nodes = values->flow.nodes > 0 ? (size_t)values->flow.nodes : 1;
+    if (count > 0 && values->block_ns == 0) {
+        return poise_error_set(EINVAL, "use option", "--slow",
+                               "it multiplies --block-time, which is not "
+                               "given");
+    }
+    if (count > nodes && !values->cluster.used) {
+        return poise_error_set(EINVAL, "use option", "--slow",
+                               "%zu factors, and there %s %zu node%s (-n)",
+                               count, nodes == 1 ? "is" : "are", nodes,
+                               nodes == 1 ? "" : "s");
+    }
+    return 0;
+}
+
 /* Factors by node; owned by the caller. */
-static int parse_slow(const struct poise_strings *given,
-                      struct poise_flow_heat *heat, double **out)
+static int parse_slow(const struct values *values, struct poise_flow_heat *heat,
+                      double **out)
 {
     struct poise_strings words = {0};
     char *text = NULL;
-    int code = cli_split_list(given, &text, &words);
+    int code = cli_split_list(&values->slow, &text, &words);
+    code = code == 0 ? check_slow(values, words.count) : code;
     *out = code == 0 ? poise_alloc(words.count + 1, sizeof **out) : NULL;
     code = code == 0 && !*out ? -ENOMEM : code;
     for (size_t i = 0; code == 0 && i < words.count; i++) {
@@ -265,7 +285,7 @@ static int compute(const struct values *values, const char *in, const char *out)
     int status = CLI_DONE;
     int code =
         values->omega ? parse_number("--omega", values->omega, &heat.omega) : 0;
-    code = code == 0 ? parse_slow(&values->slow, &heat, &slow) : code;
+    code = code == 0 ? parse_slow(values, &heat, &slow) : code;
     code = code == 0 ? cli_plate_read(in, &plate) : code;
     const struct poise_flow_chunk shape = {
         .dims = 2, .versions = {0, halves * values->sweeps + 1}};
@@ -293,6 +313,15 @@ static int compute(const struct values *values, const char *in, const char *out)
     return status;
 }
 
+/* OUT would take the place of what was solved, of which nothing is left then.
+ */
+static bool is_same_file(const char *in, const char *out)
+{
+    struct stat a, b;
+    return stat(in, &a) == 0 && stat(out, &b) == 0 && S_ISREG(a.st_mode) &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 static int run(struct values *values, const char *in, const char *out)
 {
     struct cli_standard standard;
@@ -300,6 +329,11 @@ static int run(struct values *values, const char *in, const char *out)
     if (status == CLI_DONE && values->cluster.used && strcmp(in, "-") == 0) {
         cli_say("solve", "IN is read on each host, and cannot be standard "
                          "input: name a file");
+        status = CLI_WRONG_USE;
+    }
+    if (status == CLI_DONE && is_same_file(in, out)) {
+        cli_say("solve", "IN and OUT are one file, '%s': name another OUT",
+                out);
         status = CLI_WRONG_USE;
     }
     if (status == CLI_DONE && !values->cluster.agent) {

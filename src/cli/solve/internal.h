@@ -22,6 +22,9 @@ int cli_plate_read(const char *path, struct cli_plate *out);
 int cli_plate_write(const struct cli_plate *plate, const char *path);
 void cli_plate_free(struct cli_plate *plate);
 
+/** Side of a block where none is given (struct poise_flow_heat). */
+enum { CLI_SOLVE_BLOCK = 128 };
+
 /** A run to be shown. */
 struct cli_solve_outcome {
     const char *in;
@@ -30,6 +33,7 @@ struct cli_solve_outcome {
     const struct poise_flow_heat *heat;
     const struct poise_flow_stats *stats;
     const double *changes;       /**< [heat->sweeps], or NULL */
+    uint64_t change_blocks;      /**< beside those of `stats`: of `changes` */
     const struct cli_live *live; /**< how it went; NULL: nobody looked */
 };
 /** The report: convergence, nodes. */

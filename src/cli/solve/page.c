@@ -145,7 +145,7 @@ int cli_solve_page(const struct cli_solve_outcome *run, struct poise_buf *out)
 {
     struct poise_page *page;
     struct poise_buf subtitle = {0};
-    int64_t side = run->heat->block > 0 ? run->heat->block : 128;
+    int64_t side = run->heat->block > 0 ? run->heat->block : CLI_SOLVE_BLOCK;
     const struct poise_flow_chunk shape = {
         .dims = 2,
         .index = {{0, (run->heat->rows - 1) / side + 1},

@@ -107,6 +107,12 @@ static void print_verbose(const struct cli_solve_outcome *run,
 {
     const struct poise_flow_stats *s = run->stats;
     cli_flow_verbose("solve", s, out);
+    if (run->change_blocks > 0) {
+        poise_buf_puts(out, "  beside them ");
+        poise_human_count(out, run->change_blocks);
+        poise_buf_puts(out, " of one number each, for --json and --report: "
+                            "how much a sweep changed\n");
+    }
     poise_buf_printf(out, "  %.1f million cells a second\n",
                      (double)run->heat->rows * (double)run->heat->columns *
                          (double)run->heat->sweeps * 1e3 /
@@ -126,6 +132,7 @@ static void print_json(const struct cli_solve_outcome *run,
         poise_json_double(&json, "last_change",
                           run->changes[run->heat->sweeps - 1]);
     }
+    poise_json_u64(&json, "change_blocks", run->change_blocks);
     cli_flow_json(&json, stats);
     poise_json_end_object(&json);
     poise_buf_putc(out, '\n');
@@ -218,6 +225,18 @@ static int hold(const struct cli_plate *plate, const char *text, bool **out)
     return code == 0 && !*out ? -ENOMEM : code;
 }
 
+/* Blocks that say how much a sweep changed: one for each block and version but
+ * the first. They are no part of what is counted, which is so the same with and
+ * without --json. */
+static uint64_t change_blocks(const struct poise_flow_heat *heat)
+{
+    int64_t side = heat->block > 0 ? heat->block : CLI_SOLVE_BLOCK;
+    int64_t down = (heat->rows - 1) / side + 1;
+    int64_t across = (heat->columns - 1) / side + 1;
+    int64_t halves = heat->method == POISE_FLOW_SOR ? 2 : 1;
+    return (uint64_t)(down * across * halves * heat->sweeps);
+}
+
 static int solve(const struct values *values, struct poise_flow_heat *heat,
                  struct cli_plate *before, const char *in, const char *out)
 {
@@ -253,8 +272,11 @@ static int solve(const struct values *values, struct poise_flow_heat *heat,
                                    &stats);
     }
     code = code == 0 && !agent ? cli_plate_write(&after, out) : code;
+    uint64_t counted = changes ? change_blocks(heat) : 0;
+    stats.blocks -= code == 0 && !agent ? counted : 0;
     const struct cli_solve_outcome run = {
-        in, values->flow.check, before, &after, heat, &stats, changes, live};
+        in,  values->flow.check, before, &after, heat, &stats, changes, counted,
+        live};
     int status = code < 0 ? cli_fail("solve", code)
                  : agent  ? CLI_DONE
                           : tell(values, &run);

@@ -28,7 +28,7 @@ $POISE solve --sweeps 1 -n 2 --block 1 --report page.html long.txt out.txt
 sed '/Nodes of blocks, versions 0 /,/<.svg>/!d' page.html |
     sed -n 's/.*: \([a-z ]* [0-9][0-9]*\)<.title>.*/\1/p' | sort -u
 $POISE solve --sweeps 5 -n 2 --block 1 --json plate.txt out.txt |
-    sed '/"progress"/,/^  ]/d; s/"[a-z_]*seconds": *[0-9.e+-]*/"seconds": T/g; s/"peak_bytes": *[0-9]*/"peak_bytes": B/g; s/"fetched[a-z_]*": *[0-9]*/"fetched": F/g; s/"\(re\|plan_\)\(port[a-z_]*\|bytes\)": *[0-9]*/"told": N/g; s/"lines": *[0-9]*/"lines": L/; s/"hits": *[0-9]*/"hits": H/g; s/"misses": *[0-9]*/"misses": H/g'
+    sed '/"progress"/,/^  ]/d; s/"[a-z_]*seconds": *[0-9.e+-]*/"seconds": T/g; s/"peak_bytes": *[0-9]*/"peak_bytes": B/g; s/"fetched[a-z_]*": *[0-9]*/"fetched": F/g; s/"\(re\|plan_\)\(port[a-z_]*\|bytes\)": *[0-9]*/"told": N/g; s/"lines": *[0-9]*/"lines": L/; s/"balanced": *[a-z]*/"balanced": W/; s/"waited_share": *[0-9.e+-]*/"waited_share": W/g; s/"hits": *[0-9]*/"hits": H/g; s/"misses": *[0-9]*/"misses": H/g'
 printf '# who\n0 0-1 0-4\n1 1-4 0-4 0-9\n2 1-4 0-2 9-201\n1 1-4 2-4 9-201\n' >chunks
 $POISE solve --sweeps 200 -n 3 --block 1 --chunks chunks plate.txt other.txt
 cmp rest.txt other.txt && echo the same

@@ -12,6 +12,8 @@
 
 /** Set by the command that a map has run on other hosts. */
 #define AGENT_VARIABLE "POISE_FLOW_AGENT"
+/** Of its time, by which one node waits more than another one. */
+#define UNBALANCED_SHARE 0.25
 
 static const struct poise_option ablations[] = {
     {POISE_OPTION_ENUM, .name = "policy", .arg = "NAME",
@@ -155,6 +157,68 @@ void cli_cluster_close(struct cli_cluster *cluster)
     *cluster = (struct cli_cluster){.cluster.agent = -1};
 }
 
+/** How much of their time nodes waited for blocks: 0 to 1. */
+struct waiting {
+    double least, most;
+    unsigned least_node, most_node;
+    unsigned nodes; /**< that had anything to do */
+};
+
+static double waited_share(const struct poise_flow_node_stats *node)
+{
+    double all = (double)node->compute_ns + (double)node->wait_ns;
+    return all > 0 ? (double)node->wait_ns / all : 0;
+}
+
+static struct waiting waiting_of(const struct poise_flow_stats *stats)
+{
+    struct waiting found = {.least = 1};
+    for (unsigned n = 0; n < stats->node_count; n++) {
+        double share = waited_share(&stats->nodes[n]);
+        if (stats->nodes[n].compute_ns + stats->nodes[n].wait_ns == 0) {
+            continue;
+        }
+        if (found.nodes == 0 || share < found.least) {
+            found.least = share;
+            found.least_node = n;
+        }
+        if (found.nodes == 0 || share > found.most) {
+            found.most = share;
+            found.most_node = n;
+        }
+        found.nodes++;
+    }
+    return found;
+}
+
+/* Some wait while others do not: there is something to be shared out anew. */
+static bool is_balanced(const struct waiting *waiting)
+{
+    return waiting->nodes < 2 ||
+           waiting->most - waiting->least < UNBALANCED_SHARE;
+}
+
+static void put_balance(const struct poise_flow_stats *stats,
+                        struct poise_buf *out)
+{
+    const struct waiting waiting = waiting_of(stats);
+    if (waiting.nodes < 2) {
+        return;
+    }
+    if (is_balanced(&waiting)) {
+        poise_buf_printf(out,
+                         "  balanced: nodes waited %.0f to %.0f %% of their "
+                         "time\n",
+                         100 * waiting.least, 100 * waiting.most);
+        return;
+    }
+    poise_buf_printf(out,
+                     "  not balanced: node %u waited %.0f %% of its time, "
+                     "node %u %.0f %%; see --adapt, or take smaller blocks\n",
+                     waiting.most_node, 100 * waiting.most, waiting.least_node,
+                     100 * waiting.least);
+}
+
 void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
                       struct poise_buf *out)
 {
@@ -177,11 +241,13 @@ void cli_flow_verbose(const char *name, const struct poise_flow_stats *stats,
         poise_buf_printf(out, " at once, waited %.3f s\n",
                          (double)node->wait_ns / 1e9);
     }
+    put_balance(stats, out);
 }
 
 void cli_flow_json(struct poise_json *json,
                    const struct poise_flow_stats *stats)
 {
+    const struct waiting waiting = waiting_of(stats);
     poise_json_double(json, "seconds", (double)stats->wall_ns / 1e9);
     poise_json_double(json, "start_seconds", (double)stats->start_ns / 1e9);
     poise_json_u64(json, "blocks", stats->blocks);
@@ -192,6 +258,7 @@ void cli_flow_json(struct poise_json *json,
     poise_json_u64(json, "reports", stats->reports);
     poise_json_u64(json, "report_bytes", stats->report_bytes);
     poise_json_u64(json, "plan_bytes", stats->plan_bytes);
+    poise_json_bool(json, "balanced", is_balanced(&waiting));
     poise_json_array(json, "nodes");
     for (unsigned n = 0; n < stats->node_count; n++) {
         const struct poise_flow_node_stats *node = &stats->nodes[n];
@@ -206,6 +273,7 @@ void cli_flow_json(struct poise_json *json,
         poise_json_double(json, "compute_seconds",
                           (double)node->compute_ns / 1e9);
         poise_json_double(json, "wait_seconds", (double)node->wait_ns / 1e9);
+        poise_json_double(json, "waited_share", waited_share(node));
         poise_json_end_object(json);
     }
     poise_json_end_array(json);

@@ -38,7 +38,14 @@ int cli_where(const char *name, int *argc, char **argv,
                                        (size_t)(*argc - at - 1), out);
 
     if (code < 0) {
-        return cli_fail(name, code);
+        int status = cli_fail(name, code);
+        const char *why = poise_error_last()->why;
+
+        if (strncmp(why, "paths must come before", 22) == 0) {
+            cli_say(name, "--where and its expression must come last, behind "
+                          "all paths and options");
+        }
+        return status;
     }
     *argc = at;
     argv[at] = NULL;

@@ -347,16 +347,24 @@ static void put_totals(struct sink *sink, bool interrupted,
 
 static void say_stats(const struct poise_compare_result *result)
 {
+    static const unsigned one_sided =
+        POISE_DIFFERS_MISSING | POISE_DIFFERS_EXTRA;
     struct poise_buf out = {0};
+    uint64_t alone = 0;
 
+    for (int i = 0; i < POISE_DIFFERS_KINDS; i++) {
+        alone += one_sided >> i & 1 ? result->kinds[i] : 0;
+    }
     poise_human_count(&out, result->compared);
-    poise_buf_puts(&out, " entries compared, ");
+    poise_buf_puts(&out, " entries in both compared, ");
     poise_human_bytes(&out, result->bytes_read);
     poise_buf_puts(&out, " read in ");
     poise_human_ns(&out, result->walk.wall_ns);
     poise_buf_puts(&out, "; ");
-    poise_human_count(&out, result->differences);
-    poise_buf_puts(&out, " differ");
+    poise_human_count(&out, result->differences - alone);
+    poise_buf_puts(&out, " differ, ");
+    poise_human_count(&out, alone);
+    poise_buf_puts(&out, " only in one");
     for (int i = 0; i < POISE_DIFFERS_KINDS; i++) {
         if (result->kinds[i] > 0) {
             poise_buf_printf(&out, ", %s ", poise_differs_names[i]);

@@ -11,6 +11,9 @@ $POISE compare --metadata none a/content b/content
 $POISE compare --json --metadata none a b --where -name content |
     sed -E 's/"(mtime|seconds|uid|gid)":[^,}]*/"\1":0/g'
 $POISE compare --metadata none -q a/d/f b/d/f && echo same
+$POISE compare --metadata none --stats a b 2>&1 >lines |
+    sed 's/read in [^;]*;/read in T;/'
 $POISE compare a none
+$POISE compare --where -name x a b
 $POISE compare --metadata colour a b
 $POISE compare a

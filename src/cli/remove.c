@@ -76,8 +76,9 @@ const struct poise_command cli_remove_command = {
                 "removed\n"
                 "poise remove /scratch --where -type f -mtime +30\tremove "
                 "files not changed for 30 days\n"
-                "poise remove /scratch --where -type d -o -mtime +30\tthe "
-                "same, and all folders that are empty then\n"
+                "poise remove /scratch --where -type d -o -type f -mtime "
+                "+30\tthe same, and all folders that are empty then or were "
+                "before\n"
                 "mpirun -n 16 poise remove /scratch/old\tuse 16 ranks\n",
     .exits = "0\teverything is gone\n"
              "1\tsomething was refused or could not be removed\n"

@@ -80,7 +80,10 @@ static const struct poise_option options[] = {
     {POISE_OPTION_STRING, .name = "report", .arg = "FILE",
      .help = "write a page of plots and tables (HTML)",
      .offset = offsetof(struct values, report)},
-    CLI_VERBOSE_OPTION(struct values, verbose),
+    {POISE_OPTION_FLAG, 'v', "verbose",
+     .help = "list on stderr each entry that is copied, and at the end how "
+             "fast it went",
+     .offset = offsetof(struct values, verbose)},
     {POISE_OPTION_HEADING, .help = "How it runs"},
     {POISE_OPTION_BYTES, .name = "bwlimit", .arg = "SIZE",
      .help = "copy at most SIZE bytes per second, all processes together",

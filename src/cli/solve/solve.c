@@ -97,7 +97,7 @@ const struct poise_command cli_solve_command = {
              "1\tit failed\n"
              "2\twrong use\n"
              "3\tthis machine lacks something that is needed\n",
-    .see = "poise-desync-run(1) docs/tutorial/nodes.md docs/flow.md",
+    .see = "poise-desync-run(1) docs/tutorial/desync.md docs/flow.md",
 };
 
 /* ---- words -------------------------------------------------------------- */

@@ -3,8 +3,7 @@
 
 usage: tests/cli/manual.py PAGES SOURCE
 
-Each public header has a page of section 3 and each function of tools/abi.list one
-that leads there, files one of section 5, and there are the two of section 7.
+Each public header has a page of section 3 and each function of tools/abi.list one, files one of section 5, and there are the two of section 7.
 mandoc finds nothing wrong in any page of the folder PAGES, all of its links lead
 to one, poise(7) names each command's page but those of the names below, and
 poise-environment(7) each variable that the sources look at or set. Each page of a

@@ -51,7 +51,7 @@ const struct poise_command cli_desync_run_command = {
         "job prints there goes to standard error.",
     .options = options,
     .examples = "cc -O2 -shared -fPIC -o jump.so jump.c\tcompile jump.c, one "
-                "of Poise's examples\n"
+                "of Poise's examples, which are in share/doc/poise/examples\n"
                 "poise desync run -n 4 ./jump.so 100000\trun it on four "
                 "processes\n",
     .exits = "0\tdone\n"

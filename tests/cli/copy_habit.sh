@@ -3,3 +3,6 @@ mkdir dir && echo a >dir/a
 $POISE copy -pR dir one
 $POISE copy -ra dir two
 find one two | sort
+# What --verify did is said.
+$POISE copy -T -v --verify dir/a three | sed 's/ in .*;/ in T;/'
+$POISE copy -T --json --verify dir four | grep -o '"verified": 1'

@@ -257,6 +257,13 @@ static void put_lists(struct poise_json *json,
     poise_json_bool(json, "undone_more", result->undone_more);
 }
 
+/* Files that were read back after they were written. */
+static uint64_t verified(const struct run *run)
+{
+    return run->values->verify && !run->values->dry ? run->result.counts.files
+                                                    : 0;
+}
+
 static int print_json(struct run *run, int code)
 {
     struct poise_buf out = {0};
@@ -273,6 +280,7 @@ static int print_json(struct run *run, int code)
     poise_json_u64(&json, "bytes", run->result.counts.bytes);
     poise_json_u64(&json, "cloned_bytes", run->result.counts.cloned_bytes);
     poise_json_u64(&json, "resumed_bytes", run->result.counts.resumed_bytes);
+    poise_json_u64(&json, "verified", verified(run));
     poise_json_u64(&json, "errors", run->result.walk.errors);
     put_lists(&json, &run->result);
     poise_json_u64(&json, "ranks", (uint64_t)run->job.size);
@@ -306,6 +314,11 @@ static void put_summary(const struct run *run, struct poise_buf *out)
         poise_buf_puts(out, ", ");
         poise_human_bytes(out, (uint64_t)((double)all->bytes / seconds));
         poise_buf_puts(out, "/s");
+    }
+    if (run->values->verify && !run->values->dry) {
+        poise_buf_puts(out, "; ");
+        poise_buf_decimal(out, verified(run));
+        poise_buf_puts(out, " files read back and the same");
     }
     poise_buf_putc(out, '\n');
 }

@@ -80,7 +80,8 @@ struct cli_cluster {
         {POISE_OPTION_INT,                                                     \
          .name = "spares",                                                     \
          .arg = "N",                                                           \
-         .help = "start a new node for each that dies, at most N times "       \
+         .help = "start a new node for each that dies, at most N times; it "   \
+                 "gets a part with --adapt, or when another one dies "         \
                  "(default: 0)",                                               \
          .offset = offsetof(type, member.spares),                              \
          .min = 0,                                                             \

@@ -196,7 +196,7 @@ int cli_coll(int argc, char **argv)
     }
     end += end < argc && strcmp(argv[end], "--") == 0;
     if (end >= argc) {
-        cli_say("coll", "the program is missing");
+        cli_needs("coll", "a program");
         return CLI_WRAPPER_FAILED;
     }
     return run(&values, argv + end);

@@ -562,7 +562,7 @@ static int compare_operands(const struct values *values, int argc, char **argv,
     struct cli_job job;
 
     if (argc - first != 2) {
-        cli_say("compare", "name two trees or files");
+        cli_needs("compare", "two trees or files, A and B");
         return TROUBLE;
     }
     wanted.a = argv[first];

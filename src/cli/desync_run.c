@@ -382,12 +382,6 @@ static int run_on(struct values *values, int argc, char **argv)
     return status;
 }
 
-static int missing_job(void)
-{
-    cli_say("desync run", "an operand is missing: the JOB");
-    return CLI_WRONG_USE;
-}
-
 int cli_desync_run(int argc, char **argv)
 {
     struct values values = {.flow.replicate = CLI_FLOW_REPLICATE,
@@ -400,7 +394,7 @@ int cli_desync_run(int argc, char **argv)
         cli_flow_ablate(&cli_desync_run_command, &values.flow, &status)) {
         end += end < argc && strcmp(argv[end], "--") == 0;
         status = end < argc ? run_on(&values, argc - end, argv + end)
-                            : missing_job();
+                            : cli_needs("desync run", "a JOB");
     }
     poise_strings_free(&values.flow.ablation);
     return status;

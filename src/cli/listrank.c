@@ -410,7 +410,7 @@ int cli_listrank(int argc, char **argv)
         cli_say("listrank", "--report is for ranking");
         status = CLI_WRONG_USE;
     } else if (first >= 0 && values.generate == NOT_GIVEN && count != 2) {
-        cli_say("listrank", "two operands are needed, IN and OUT");
+        cli_needs("listrank", "two operands, IN and OUT");
         status = CLI_WRONG_USE;
     } else if (first >= 0) {
         status = run_named(&values, count, argv + first);

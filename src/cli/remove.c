@@ -235,8 +235,7 @@ static int remove_operands(const struct values *values, int argc, char **argv,
     if (values->force) {
         return CLI_DONE; /* as rm -f */
     }
-    cli_say("remove", "name what is to be removed");
-    return CLI_WRONG_USE;
+    return cli_needs("remove", "the PATHs to be removed");
 }
 
 int cli_remove(int argc, char **argv)

@@ -125,6 +125,9 @@ int cli_find_page(cli_page_fn write, struct poise_buf *out);
 void cli_print_error(const char *name, const struct poise_error *err);
 /** Print a sentence the same way, if cli_speaks. */
 void cli_say(const char *name, const char *fmt, ...) POISE_PRINTF(2, 3);
+/** Operands are missing, or too many: say what the command needs, and where it
+ * is explained. CLI_WRONG_USE. */
+int cli_needs(const char *name, const char *operands);
 /** Whether what all ranks would say alike is to be said by this one: before
  * the world is made, as far as the launcher's environment tells. */
 bool cli_speaks(void);

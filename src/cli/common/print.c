@@ -94,6 +94,12 @@ void cli_say(const char *name, const char *fmt, ...)
     flush(&out);
 }
 
+int cli_needs(const char *name, const char *operands)
+{
+    cli_say(name, "it needs %s; 'poise help %s' explains", operands, name);
+    return CLI_WRONG_USE;
+}
+
 void cli_say_error(const char *name)
 {
     if (cli_speaks()) {

@@ -579,9 +579,7 @@ int cli_copy(int argc, char **argv)
                           &values.engine.common, &status);
     }
     if (first >= 0 && argc - first < 2) {
-        cli_say("copy", first == argc ? "what, and where to?"
-                                      : "where to? DST is missing");
-        status = CLI_WRONG_USE;
+        status = cli_needs("copy", "SRC and DST");
     } else if (first >= 0) {
         status = copy(&values, filter, (const char *const *)argv + first,
                       (size_t)(argc - first));

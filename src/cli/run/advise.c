@@ -682,7 +682,7 @@ int cli_advise(int argc, char **argv)
     }
     end += end < argc && strcmp(argv[end], "--") == 0;
     if (end >= argc) {
-        cli_say("advise", "the program is missing");
+        cli_needs("advise", "a program");
         return POISE_VRANK_FAILED;
     }
     struct sweep sweep = {.values = &values,

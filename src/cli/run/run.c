@@ -270,7 +270,7 @@ static int parse(int argc, char **argv, struct values *values, int *status)
     }
     end += end < argc && strcmp(argv[end], "--") == 0;
     if (end >= argc) {
-        cli_say("run", "the program is missing");
+        cli_needs("run", "a program");
         *status = POISE_VRANK_FAILED;
         return -1;
     }

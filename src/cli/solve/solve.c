@@ -380,8 +380,7 @@ int cli_solve(int argc, char **argv)
     bool go_on = first >= 0 &&
                  cli_flow_ablate(&cli_solve_command, &values.flow, &status);
     if (go_on && argc - first != 2) {
-        cli_say("solve", "two operands are needed, IN and OUT");
-        status = CLI_WRONG_USE;
+        status = cli_needs("solve", "two operands, IN and OUT");
     } else if (go_on) {
         status = run(&values, argv[first], argv[first + 1]);
     }

@@ -135,6 +135,19 @@ static void tell_left(const char *const *roots, size_t count)
     }
 }
 
+/* After a dry run's list: how much it is. */
+static void tell_total(const struct poise_remove_result *result)
+{
+    struct poise_buf out = {0};
+
+    poise_human_count(&out, result->files);
+    poise_buf_puts(&out, " files, links and the like, and ");
+    poise_human_count(&out, result->directories);
+    poise_buf_puts(&out, " directories would be removed\n");
+    cli_write_verbose(&out);
+    poise_buf_free(&out);
+}
+
 /* The page, if one is wanted. */
 static int put_page(struct cli_tree_page *page, const struct cli_job *job,
                     const struct values *values, const char *const *roots,
@@ -210,6 +223,9 @@ static int run(const struct values *values, const char *const *roots,
         }
         int flushed = cli_lines_write(&sink.lines);
         code = code < 0 ? code : flushed;
+        if (values->dry_run && !values->json && code >= 0) {
+            tell_total(&result);
+        }
     }
     int paged = put_page(&page, &job, values, roots, count, &result, code >= 0);
     code = code < 0 ? code : paged;

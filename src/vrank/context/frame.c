@@ -35,7 +35,10 @@
  * least, so that one more or less counts for little. */
 enum { FRAMES_GROUP = 16, FRAMES_PAGES = 4 };
 
-/* How many frames are made of a huge page: of none, if the user wants none. */
+/* How many frames are made of a huge page: of none, if the user wants none, or
+ * several threads bring contexts: 32 ranks of HPCCG on two threads in 40 MiB
+ * then filled their group with pages of files that came by single faults, which
+ * the kernel could not give back at the time, and it killed them. */
 static int frames_group(const struct contexts *all)
 {
     char text[64];
@@ -48,8 +51,8 @@ static int frames_group(const struct contexts *all)
         close(fd);
     }
     text[bytes > 0 ? bytes : 0] = '\0';
-    return bytes > 0 && strstr(text, "[never]") == NULL && count > 1 &&
-                   count <= FRAMES_GROUP &&
+    return bytes > 0 && strstr(text, "[never]") == NULL && all->threads == 1 &&
+                   count > 1 && count <= FRAMES_GROUP &&
                    all->plan.budget_bytes >= FRAMES_PAGES * CONTEXT_HUGE
                ? (int)count
                : 0;

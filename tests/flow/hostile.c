@@ -453,6 +453,37 @@ static void test_strangers(void **state)
     scene_close(&scene, "strangers");
 }
 
+/* Who came and did not say who it is yet has time for that: as long as a
+ * process stands still, with all others or alone, nobody's time passes. */
+static void test_stood_still(void **state)
+{
+    struct flow_endpoint at = flow_endpoint_loopback();
+    struct flow_link *links = NULL;
+    int listener;
+    (void)state;
+    assert_int_equal(flow_listen(&at, &listener, &at.port), 0);
+    int fd = come(at.port);
+    while (flow_link_accept(listener, &links, 1) == 0) {
+        poise_sleep_ns(MS);
+    }
+    flow_links_tidy(&links);
+    for (unsigned i = 0; i < FLOW_AWAKE_LOOKS; i++) {
+        assert_non_null(links);
+        assert_false(is_closed(fd));
+        links->strange.looked_ns -= 10 * FLOW_STRANGER_NS;
+        flow_links_tidy(&links);
+    }
+    /* But whoever looks that often has listened: it is over for one that is
+     * silent. */
+    while (links) {
+        links->strange.looked_ns -= FLOW_STRANGER_NS;
+        flow_links_tidy(&links);
+    }
+    assert_true(is_closed(fd));
+    close(fd);
+    close(listener);
+}
+
 /* A proof holds on its own link only, for the job's secret only, and nothing
  * goes to an end that has none. */
 static void test_proofs(void **state)
@@ -721,11 +752,17 @@ static void test_map_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damage),    cmocka_unit_test(test_cut_anywhere),
-        cmocka_unit_test(test_idle),      cmocka_unit_test(test_hangs_up),
-        cmocka_unit_test(test_endpoints), cmocka_unit_test(test_proofs),
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_map_lies),
-        cmocka_unit_test(test_anything),  cmocka_unit_test(test_map_strangers),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_hangs_up),
+        cmocka_unit_test(test_endpoints),
+        cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_stood_still),
+        cmocka_unit_test(test_map_lies),
+        cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_map_strangers),
     };
     /* Gigabytes are asked for here because a message says so, of which nothing
      * is touched: not even to fill it (MALLOC_PERTURB_). */

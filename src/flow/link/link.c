@@ -206,12 +206,14 @@ static struct flow_link *oldest_stranger(struct flow_link *links,
 
 void flow_links_tidy(struct flow_link **links)
 {
-    uint64_t now = poise_clock_ns();
     for (struct flow_link **at = links; *at;) {
         struct flow_link *link = *at;
-        if (!link->known && link->fd >= 0 &&
-            now - link->came_ns > FLOW_STRANGER_NS) {
-            flow_link_close(link, NULL);
+        if (!link->known && link->fd >= 0) {
+            flow_awake_look(&link->strange,
+                            FLOW_STRANGER_NS / FLOW_AWAKE_LOOKS);
+            if (link->strange.ns > FLOW_STRANGER_NS) {
+                flow_link_close(link, NULL);
+            }
         }
         if (!link->known && link->fd < 0) {
             *at = link->next;
@@ -245,7 +247,7 @@ int flow_link_accept(int listener, struct flow_link **links, unsigned most)
     }
     flow_socket_tune(fd);
     link->fd = fd;
-    link->heard_ns = link->came_ns = poise_clock_ns();
+    link->heard_ns = poise_clock_ns();
     link->next = *links;
     *links = link;
     struct flow_link *oldest = oldest_stranger(*links, link, &strangers);

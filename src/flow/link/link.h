@@ -176,6 +176,17 @@ struct flow_queue *flow_handshake_queue(struct flow_link *link);
 /** Forget it. */
 void flow_handshake_free(struct flow_link *link);
 
+/** Silence counts only while one listens oneself: a process that was stopped,
+ * or got no processor, must not mistake what it did not hear for a death. So
+ * this clock goes on by `most` at most each time it is looked at. */
+struct flow_awake {
+    uint64_t ns;
+    uint64_t looked_ns; /**< 0: not yet */
+};
+void flow_awake_look(struct flow_awake *awake, uint64_t most);
+/** Looks in the time after which something is given up, at least. */
+#define FLOW_AWAKE_LOOKS 8
+
 /** One socket. Senders put items into `queue` (nodes: with their lock held),
  * and only the thread of the socket touches the rest. */
 struct flow_link {
@@ -196,8 +207,9 @@ struct flow_link {
     bool drained; /**< when it was read last the socket had no more */
     bool enough;  /**< set by who reads it: nothing is to be read ahead, others
                        have their turn */
-    uint64_t heard_ns, came_ns;
-    uint64_t broke_ns; /**< of a node: when it broke; 0: it never did */
+    uint64_t heard_ns;
+    struct flow_awake strange; /**< for how long it is one that came unknown */
+    uint64_t broke_ns;         /**< of a node: when it broke; 0: it never did */
     struct flow_handshake *shake; /**< owned; NULL: none goes on */
     struct flow_endpoint at;      /**< where who called listens, if proved */
     uint64_t turn;                /**< of who was called, if proved */
@@ -228,7 +240,7 @@ void flow_item_free(struct flow_item *item, void *owner);
  */
 int flow_link_send(struct flow_link *link, struct flow_queue *sent);
 /** Who connected and did not say hello yet is a stranger, and has so long for
- * it. */
+ * it, while this process listens (struct flow_awake). */
 #define FLOW_STRANGER_NS UINT64_C(20000000000)
 /** How many strangers there may be besides as many as there are nodes. */
 #define FLOW_STRANGERS_MOST 64
@@ -350,17 +362,6 @@ struct flow_file_report {
     int64_t segment;     /**< its first version */
     uint64_t blocks_before, before_ns; /**< the same of the one before it */
 };
-
-/** Silence counts only while one listens oneself: a process that was stopped,
- * or got no processor, must not mistake what it did not hear for a death. So
- * this clock goes on by `most` at most each time it is looked at. */
-struct flow_awake {
-    uint64_t ns;
-    uint64_t looked_ns; /**< 0: not yet */
-};
-void flow_awake_look(struct flow_awake *awake, uint64_t most);
-/** Looks in the time after which a node is declared dead, at least. */
-#define FLOW_AWAKE_LOOKS 8
 
 /** How to reach a map; `turn` counts those that took over. */
 struct flow_contact {

@@ -240,8 +240,9 @@ void flow_item_free(struct flow_item *item, void *owner);
  */
 int flow_link_send(struct flow_link *link, struct flow_queue *sent);
 /** Who connected and did not say hello yet is a stranger, and has so long for
- * it, while this process listens (struct flow_awake). */
-#define FLOW_STRANGER_NS UINT64_C(20000000000)
+ * it, while this process listens (struct flow_awake): longer than the map waits
+ * for one that is to come, for it may be stopped, or cut off, meanwhile. */
+#define FLOW_STRANGER_NS UINT64_C(120000000000)
 /** How many strangers there may be besides as many as there are nodes. */
 #define FLOW_STRANGERS_MOST 64
 /** Connections that are accepted before those that came are heard. */

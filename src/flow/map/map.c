@@ -19,6 +19,8 @@
 #define BEAT_NS UINT64_C(100000000)
 /** The last node may be silent so many times as long. */
 #define LAST_TIMEOUTS 20
+_Static_assert(FLOW_STRANGER_NS > LAST_TIMEOUTS * LOST_NS,
+               "the map hangs up on a node for which it waits");
 
 /* ---- sending ------------------------------------------------------------ */
 

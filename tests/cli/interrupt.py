@@ -172,6 +172,7 @@ class Interrupt(unittest.TestCase):
                 if seen and status != 0:
                     return status, ran.text
                 self.assertEqual(status, 0, ran.text)
+                self.remove_left()
             self.fail(f"it shows no line like {pattern!r}: {ran.text[-500:]!r}")
         finally:
             stop.set()
@@ -183,8 +184,12 @@ class Interrupt(unittest.TestCase):
         return [name for name in self.names() if name not in self.before
                 and not name.startswith("cache")]
 
+    def remove_left(self):
+        subprocess.run(["rm", "-rf", *self.left()], cwd=self.root, check=True)
+
     def test_commands(self):
         for command, (words, pattern) in COMMANDS.items():
+            self.remove_left()
             with self.subTest(command):
                 status, text = self.interrupt([*command.split(), *words],
                                               pattern)
@@ -195,8 +200,6 @@ class Interrupt(unittest.TestCase):
                     self.assertRegex(name, NAMED.get(command, "^$"))
                 if self.left():
                     self.assertRegex(text, r"to go on, (add|run)")
-                subprocess.run(["rm", "-rf", *self.left()], cwd=self.root,
-                               check=True)
 
     def test_go_on(self):
         """What a message says does go on."""

@@ -484,6 +484,67 @@ static void test_stood_still(void **state)
     close(listener);
 }
 
+/* The node's report that answers a probe: of when it has handled all that was
+ * said before. */
+static struct flow_report answer(struct scene *scene, uint64_t probe)
+{
+    struct flow_head head = {
+        .kind = FLOW_STATE, .version = -1, .extra = probe, .file = 1};
+    struct flow_report report = {.turn = 0};
+    assert_true(say(scene->map, &head, NULL));
+    while (report.probe != probe) {
+        char data[4096];
+        struct poise_buf words = {0};
+        uint64_t node;
+        const char *at = data;
+        assert_true(get(scene->map, &head, sizeof head));
+        assert_true(head.len <= sizeof data);
+        assert_true(get(scene->map, data, head.len));
+        if (head.kind == FLOW_REPORT) {
+            assert_int_equal(
+                flow_entry_get(&at, data + head.len, &node, &words), 1);
+            assert_true(words.len >= sizeof report);
+            memcpy(&report, words.data, sizeof report);
+        }
+        poise_buf_free(&words);
+    }
+    return report;
+}
+
+/* What was kept for a line is freed when it is given up for another one, but
+ * not if it is complete, also where the map's state did not say so yet. */
+static void test_line_given_up(void **state)
+{
+    static const char owner[] = {0, 4, 0}; /* all four are node 0's */
+    const uint16_t by[FLOW_COPIES] = {FLOW_NOBODY, FLOW_NOBODY};
+    (void)state;
+    for (unsigned complete = 0; complete < 2; complete++) {
+        struct flow_head plan = {
+            .kind = FLOW_PLAN, .extra = 3, .len = sizeof owner};
+        struct flow_head line = {
+            .kind = FLOW_LINE, .version = 1, .len = sizeof by};
+        struct flow_report report;
+        uint64_t probe = 1;
+        struct scene scene;
+        scene_open(&scene);
+        start(&scene);
+        assert_true(say(scene.map, &line, by));
+        assert_true(say(scene.map, &plan, owner));
+        do {
+            report = answer(&scene, probe++);
+        } while (report.line != 1);
+        assert_int_equal(report.stats.freed, 4); /* those of version 0 */
+        line.version = 3;
+        line.place = complete ? 2 : 0;
+        assert_true(say(scene.map, &line, by));
+        report = answer(&scene, probe);
+        assert_int_equal(report.missed, -1);
+        assert_int_equal(report.known_line, complete ? 1 : -1);
+        assert_int_equal(report.stats.freed, complete ? 4 : 8);
+        scene_close(&scene, "line given up");
+    }
+}
+
 /* A proof holds on its own link only, for the job's secret only, and nothing
  * goes to an end that has none. */
 static void test_proofs(void **state)
@@ -760,6 +821,7 @@ int main(void)
         cmocka_unit_test(test_proofs),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_stood_still),
+        cmocka_unit_test(test_line_given_up),
         cmocka_unit_test(test_map_lies),
         cmocka_unit_test(test_anything),
         cmocka_unit_test(test_map_strangers),

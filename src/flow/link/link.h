@@ -83,8 +83,9 @@ enum flow_kind {
                      map's) of machine `version` */
     FLOW_LINE,    /**< map: copy what is needed after version `version`, to the
                      nodes that the payload names, [FLOW_COPIES], 16 bits each;
-                     in the log: that is done, payload: struct flow_kept by
-                     node */
+                     `place` is 1 + the newest line that is complete: one asked
+                     for since then is given up; in the log: that is done,
+                     payload: struct flow_kept by node */
     FLOW_LEAVE,   /**< node: it is to end, and would have its blocks handed over
                      before */
     FLOW_WELCOME, /**< the other end's answer to a hello, and ... */

@@ -149,7 +149,8 @@ static int choose_keepers(struct map *map)
 static int line_ask(struct map *map)
 {
     int64_t end = 0;
-    struct flow_head head = {.version = line_ahead(map)};
+    struct flow_head head = {.version = line_ahead(map),
+                             .place = (uint64_t)(map->line + 1)};
     for (uint32_t f = 0; f < map->job->file_count; f++) {
         int64_t to = map->job->files[f].shape.versions.to;
         end = to > end ? to : end;

@@ -229,13 +229,22 @@ static void table_remove(struct flow_node *node, struct flow_block *block)
     block->early = false;
 }
 
+/* For the newest line that is complete, or for the next one: of one between
+ * them, which was given up, nothing is of use. */
+static bool is_of_line(const struct flow_node *node,
+                       const struct flow_block *block)
+{
+    int64_t to = flow_more_of(block)->keep_to;
+    return to >= 0 && to >= node->line &&
+           (to >= node->next_line ||
+            flow_block_key(block).version <= node->line);
+}
+
 static bool is_kept(const struct flow_node *node,
                     const struct flow_block *block)
 {
-    const struct flow_more *more = flow_more_of(block);
-    return more->unsent > 0 || block->unresolved ||
-           block->state == FLOW_SOUGHT ||
-           (more->keep_to >= 0 && more->keep_to >= node->line);
+    return flow_more_of(block)->unsent > 0 || block->unresolved ||
+           block->state == FLOW_SOUGHT || is_of_line(node, block);
 }
 
 void flow_block_release(struct flow_node *node, struct flow_block *block)

@@ -462,6 +462,7 @@ int flow_node_line(struct flow_node *node, int64_t line)
     while (code == 0 && (block = flow_walk_next(node, &walk))) {
         code = block->made ? flow_block_keep(node, block) : 0;
     }
+    flow_block_sweep(node); /* the line asked for before may be given up */
     return code;
 }
 

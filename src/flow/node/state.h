@@ -571,7 +571,8 @@ void flow_node_rollback(struct flow_node *node, int64_t line);
 int flow_node_inherit(struct flow_node *node);
 /** A line is to be made after version `line`. False, and node->missed is set,
  * if some of what it takes was freed already. Else blocks that are here, and
- * those that will be, are copied. */
+ * those that will be, are copied, and what is kept for a line between
+ * node->line and this one, which was given up, is freed. */
 int flow_node_line(struct flow_node *node, int64_t line);
 /** Whether all own blocks up to node->next_line are done. */
 bool flow_node_line_is_done(const struct flow_node *node);

@@ -165,8 +165,8 @@ int flow_server_epoch(struct flow_server *server, const struct flow_head *head,
                       const uint16_t *keep);
 /** Somebody handed over all that it kept. */
 int flow_server_handed(struct flow_server *server, uint16_t from);
-/** The map wants a line after version `line`, with copies on those nodes. */
-int flow_server_line(struct flow_server *server, int64_t line,
+/** The map wants a line, with copies on those nodes. */
+int flow_server_line(struct flow_server *server, const struct flow_head *head,
                      const uint16_t by[FLOW_COPIES]);
 /** Tell others that their copies came. */
 int flow_server_copied(struct flow_server *server);

@@ -345,8 +345,7 @@ static int receive_from_map(struct flow_server *server, struct flow_link *link)
         return flow_server_epoch(server, &link->head,
                                  link->in ? flow_made_data(link->in) : NULL);
     case FLOW_LINE:
-        return flow_server_line(server, link->head.version,
-                                flow_made_data(link->in));
+        return flow_server_line(server, &link->head, flow_made_data(link->in));
     case FLOW_RESULT_KEPT:
         receive_kept(server, link->head.place);
         return 0;

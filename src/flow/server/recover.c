@@ -34,9 +34,10 @@
 
 /* ---- lines -------------------------------------------------------------- */
 
-int flow_server_line(struct flow_server *server, int64_t line,
+int flow_server_line(struct flow_server *server, const struct flow_head *head,
                      const uint16_t by[FLOW_COPIES])
 {
+    int64_t line = head->version, complete = (int64_t)(head->place - 1);
     uint16_t keepers[FLOW_COPIES];
     unsigned count = 0;
     for (unsigned i = 0; i < FLOW_COPIES; i++) {
@@ -49,6 +50,10 @@ int flow_server_line(struct flow_server *server, int64_t line,
         memcpy(server->keepers, keepers, count * sizeof *keepers);
         server->keeper_count = count;
         server->keepers_turn++;
+    }
+    /* It may not have come as the map's state yet. */
+    if (complete > server->node->line) {
+        server->node->line = complete;
     }
     int code = flow_node_line(server->node, line);
     server->due = server->due || server->node->missed == line ||

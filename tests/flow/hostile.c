@@ -453,37 +453,6 @@ static void test_strangers(void **state)
     scene_close(&scene, "strangers");
 }
 
-/* Who came and did not say who it is yet has time for that: as long as a
- * process stands still, with all others or alone, nobody's time passes. */
-static void test_stood_still(void **state)
-{
-    struct flow_endpoint at = flow_endpoint_loopback();
-    struct flow_link *links = NULL;
-    int listener;
-    (void)state;
-    assert_int_equal(flow_listen(&at, &listener, &at.port), 0);
-    int fd = come(at.port);
-    while (flow_link_accept(listener, &links, 1) == 0) {
-        poise_sleep_ns(MS);
-    }
-    flow_links_tidy(&links);
-    for (unsigned i = 0; i < FLOW_AWAKE_LOOKS; i++) {
-        assert_non_null(links);
-        assert_false(is_closed(fd));
-        links->strange.looked_ns -= 10 * FLOW_STRANGER_NS;
-        flow_links_tidy(&links);
-    }
-    /* But whoever looks that often has listened: it is over for one that is
-     * silent. */
-    while (links) {
-        links->strange.looked_ns -= FLOW_STRANGER_NS;
-        flow_links_tidy(&links);
-    }
-    assert_true(is_closed(fd));
-    close(fd);
-    close(listener);
-}
-
 /* The node's report that answers a probe: of when it has handled all that was
  * said before. */
 static struct flow_report answer(struct scene *scene, uint64_t probe)
@@ -497,9 +466,8 @@ static struct flow_report answer(struct scene *scene, uint64_t probe)
         struct poise_buf words = {0};
         uint64_t node;
         const char *at = data;
-        assert_true(get(scene->map, &head, sizeof head));
-        assert_true(head.len <= sizeof data);
-        assert_true(get(scene->map, data, head.len));
+        assert_true(get(scene->map, &head, sizeof head) &&
+                    head.len <= sizeof data && get(scene->map, data, head.len));
         if (head.kind == FLOW_REPORT) {
             assert_int_equal(
                 flow_entry_get(&at, data + head.len, &node, &words), 1);
@@ -538,7 +506,6 @@ static void test_line_given_up(void **state)
         line.place = complete ? 2 : 0;
         assert_true(say(scene.map, &line, by));
         report = answer(&scene, probe);
-        assert_int_equal(report.missed, -1);
         assert_int_equal(report.known_line, complete ? 1 : -1);
         assert_int_equal(report.stats.freed, complete ? 4 : 8);
         scene_close(&scene, "line given up");
@@ -820,7 +787,6 @@ int main(void)
         cmocka_unit_test(test_endpoints),
         cmocka_unit_test(test_proofs),
         cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_stood_still),
         cmocka_unit_test(test_line_given_up),
         cmocka_unit_test(test_map_lies),
         cmocka_unit_test(test_anything),

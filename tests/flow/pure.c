@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "flow/map/internal.h"
 #include "flow/node/state.h"
@@ -320,9 +322,37 @@ static void test_adapt(void **state)
     assert_int_equal(adapt_after(4, 8, (int64_t[]){8, 4, 8}), 12);
 }
 
+/* Who came and did not say who it is yet has time for that: as long as a
+ * process stands still, with all others or alone, nobody's time passes. */
+static void test_stood_still(void **state)
+{
+    struct flow_link *links = poise_alloc(1, sizeof *links);
+    int fds[2];
+    (void)state;
+    assert_non_null(links);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    links->fd = fds[0];
+    flow_links_tidy(&links);
+    for (unsigned i = 0; i < FLOW_AWAKE_LOOKS; i++) {
+        assert_non_null(links);
+        links->strange.looked_ns -= 10 * FLOW_STRANGER_NS;
+        flow_links_tidy(&links);
+    }
+    /* But whoever looks that often has listened: it is over for one that is
+     * silent. */
+    while (links) {
+        links->strange.looked_ns -= FLOW_STRANGER_NS;
+        flow_links_tidy(&links);
+    }
+    char byte;
+    assert_int_equal(recv(fds[1], &byte, 1, 0), 0); /* it was closed */
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stood_still),
         cmocka_unit_test(test_tree),
         cmocka_unit_test(test_adapt),
         cmocka_unit_test(test_entries),
